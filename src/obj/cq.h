@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Completion queues: placing CQEs, overflow, arming. */
+#ifndef SMX_OBJ_CQ_H
+#define SMX_OBJ_CQ_H
+
+#include "hw/cqe.h"
+#include "obj/device.h"
+
+struct smx_cq {
+	struct smx_cq_attr attr;
+	uint32_t cqn;
+	uint32_t pi;		/* CQEs ever written */
+	uint32_t users;		/* queue pairs and SRQs that complete here */
+	bool armed, armed_solicited_only;
+	uint32_t arm_seen;	/* pi when the last event was raised */
+	bool overrun;		/* a CQE was lost: the queue is in error */
+	bool fired;		/* an event was raised; fired_sn is its arm's sequence number */
+	uint8_t arm_sn, fired_sn;
+	uint32_t solicited_pi;	/* pi after the last solicited or error CQE */
+	uint32_t ci_seen;	/* consumer index when the doorbell record was last read, as wide as pi */
+};
+
+int smx_cq_create(struct smx_dev *dev, const struct smx_cq_attr *attr, struct smx_cq **out);
+int smx_cq_resize(struct smx_dev *dev, struct smx_cq *cq, void *buf, uint32_t cqe_count);
+int smx_cq_destroy(struct smx_dev *dev, struct smx_cq *cq);
+void smx_cq_arm(struct smx_dev *dev, struct smx_cq *cq, uint32_t arm_word);
+
+/* Writes *cqe (op_own without the owner bit; timestamp is filled in here) and, when inline_data is not
+ * NULL, its 32 or 64 bytes as op_own says. The owner byte goes last, with release order. Raises the event if armed.
+ * A full queue raises IBV_EVENT_CQ_ERR. RETURN whether it was written. */
+bool smx_cq_put(struct smx_dev *dev, struct smx_cq *cq, const struct smx_cqe64 *cqe, const void *inline_data);
+
+/* An error CQE, filled from the check's row. opcode 0xD or 0xE by where->is_recv. */
+bool smx_cq_put_error(struct smx_dev *dev, struct smx_cq *cq, smx_outcome check, const struct smx_where *where,
+		      uint32_t srqn);
+
+/* The same for a WQE that is flushed: check is FLUSH_CURRENT or FLUSH_BEHIND, root what failed before it (or
+ * SMX_CHECK_NONE): its hardware syndrome is copied. */
+bool smx_cq_put_flush(struct smx_dev *dev, struct smx_cq *cq, smx_outcome check, smx_outcome root,
+		      const struct smx_where *where, uint32_t srqn);
+
+#endif

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Taking receives from a queue pair's ring or a shared receive queue.
+ *
+ * Everything in the rings and doorbell records is the program's to write, at any time: counts and
+ * links are bounded here before they are used. */
+#include "obj/srq.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/bits.h"
+#include "obj/cq.h"
+
+enum {
+	SRQ_WQE_MAX = 1 << 15,	/* more could not be told apart by a 16-bit counter */
+	SRQ_STRIDE_MAX = 1 << 12,
+};
+
+static struct smx_refusal_log *log_of(const struct smx_dev *dev)
+{
+	return dev->attr.env.refusals;
+}
+
+static int check_attr(struct smx_dev *dev, const struct smx_srq_attr *attr)
+{
+	const char *missing = NULL;
+
+	if (!attr->buf || (uintptr_t)attr->buf % SMX_WQE_DS || !attr->dbrec ||
+	    (uintptr_t)attr->dbrec % 4)
+		missing = "its buffer or doorbell record is missing or not aligned";
+	else if (!is_pow2(attr->wqe_count) || attr->wqe_count > SRQ_WQE_MAX)
+		missing = "its number of entries is out of range";
+	else if (!is_pow2(attr->stride_bytes) || attr->stride_bytes < 32 ||
+		 attr->stride_bytes > SRQ_STRIDE_MAX)
+		missing = "its stride is out of range";
+	else if (!attr->pd || (attr->xrcd && !attr->cq))
+		missing = "its protection domain or completion queue is missing";
+	if (!missing)
+		return 0;
+	return smx_refuse(log_of(dev), SMX_CHECK_OBJECT_ARG, NULL,
+			  "shared receive queue of %" PRIu32 " entries of %" PRIu32 " bytes: %s",
+			  attr->wqe_count, attr->stride_bytes, missing);
+}
+
+int smx_srq_create(struct smx_dev *dev, const struct smx_srq_attr *attr, struct smx_srq **out)
+{
+	int err = check_attr(dev, attr);
+	struct smx_srq *srq;
+
+	if (err)
+		return err;
+	srq = calloc(1, sizeof(*srq));
+	if (!srq || smx_idmap_add(&dev->srqs, srq, &srq->srqn)) {
+		free(srq);
+		return smx_refuse(log_of(dev), SMX_CHECK_NO_RESOURCES, NULL,
+				  "shared receive queues in use %" PRIu32 " of %" PRIu32,
+				  dev->srqs.used, dev->srqs.capacity);
+	}
+	srq->attr = *attr;
+	srq->limit_armed = attr->limit > 0;
+	srq->attr.pd->users++;
+	if (srq->attr.xrcd)
+		srq->attr.xrcd->users++;
+	if (srq->attr.cq)
+		srq->attr.cq->users++;
+	*out = srq;
+	return 0;
+}
+
+int smx_srq_destroy(struct smx_dev *dev, struct smx_srq *srq)
+{
+	void *was;
+
+	if (srq->users)
+		return smx_refuse(log_of(dev), SMX_CHECK_OBJECT_BUSY, NULL,
+				  "srqn 0x%" PRIx32 " is used by %" PRIu32 " queue pairs",
+				  srq->srqn, srq->users);
+	was = smx_idmap_remove(&dev->srqs, srq->srqn);
+	assert(was == srq);
+	(void)was;
+	srq->attr.pd->users--;
+	if (srq->attr.xrcd)
+		srq->attr.xrcd->users--;
+	if (srq->attr.cq)
+		srq->attr.cq->users--;
+	free(srq);
+	return 0;
+}
+
+int smx_srq_arm(struct smx_dev *dev, struct smx_srq *srq, uint32_t limit)
+{
+	if (limit > srq->attr.wqe_count)
+		return smx_refuse(log_of(dev), SMX_CHECK_OBJECT_ARG, NULL,
+				  "srqn 0x%" PRIx32 " limit %" PRIu32 ", the queue has %" PRIu32
+				  " entries",
+				  srq->srqn, limit, srq->attr.wqe_count);
+	srq->attr.limit = limit;
+	srq->limit_armed = limit > 0;
+	return 0;
+}
+
+/* Doorbell records count modulo 65536. */
+static uint16_t posted(const void *dbrec, uint16_t taken)
+{
+	return (uint16_t)(be32_load_acquire(dbrec) - taken);
+}
+
+/* Data segments up to the end mark or the end of the WQE. */
+static void decode_list(struct smx_recv *out, const uint8_t *at, const uint8_t *end)
+{
+	out->sge_count = 0;
+	out->total_bytes = 0;
+	for (; at < end && out->sge_count < SMX_RECV_SGE_MAX; at += SMX_WQE_DS) {
+		const struct smx_wqe_data *seg = (const struct smx_wqe_data *)(const void *)at;
+		struct smx_sge *sge = &out->sge[out->sge_count];
+		uint32_t lkey = from_be32(seg->lkey);
+
+		if (lkey == SMX_LKEY_END)
+			break;
+		*sge = (struct smx_sge){
+			.va = from_be64(seg->va),
+			.length = from_be32(seg->byte_count) & ~SMX_INLINE_SEG,
+			.key = lkey,
+		};
+		out->total_bytes += sge->length;
+		out->sge_count++;
+	}
+}
+
+bool smx_rq_has(const struct smx_rq *rq)
+{
+	uint16_t n = rq->wqe_count && !rq->error ? posted(rq->dbrec, rq->taken) : 0;
+
+	return n && n <= rq->wqe_count;
+}
+
+bool smx_rq_take(struct smx_rq *rq, struct smx_recv *out)
+{
+	const uint8_t *wqe;
+
+	if (!smx_rq_has(rq)) {
+		rq->error |= rq->wqe_count && posted(rq->dbrec, rq->taken) > rq->wqe_count;
+		return false;
+	}
+	wqe = rq->buf + (size_t)(rq->taken & (rq->wqe_count - 1)) * rq->stride_bytes;
+	decode_list(out, wqe + (rq->wq_signature ? SMX_WQE_DS : 0), wqe + rq->stride_bytes);
+	out->wqe_index = rq->taken++;
+	return true;
+}
+
+bool smx_srq_has(const struct smx_srq *srq)
+{
+	return !srq->error && posted(srq->attr.dbrec, srq->taken);
+}
+
+static bool srq_broken(struct smx_dev *dev, struct smx_srq *srq, uint16_t available)
+{
+	const struct smx_srq_attr *attr = &srq->attr;
+
+	if (available <= attr->wqe_count && srq->next < attr->wqe_count)
+		return false;
+	srq->error = true;
+	smx_refuse(log_of(dev), SMX_CHECK_SRQ_CORRUPT, NULL,
+		   "srqn 0x%" PRIx32 " has %" PRIu32
+		   " entries, next entry %u, posted and not taken %u",
+		   srq->srqn, attr->wqe_count, srq->next, available);
+	dev->attr.env.async_event(IBV_EVENT_SRQ_ERR, attr->cookie, dev->attr.env.arg);
+	return true;
+}
+
+bool smx_srq_take(struct smx_dev *dev, struct smx_srq *srq, struct smx_recv *out)
+{
+	const struct smx_srq_attr *attr = &srq->attr;
+	const struct smx_wqe_srq_next *head;
+	const uint8_t *wqe;
+	uint16_t available;
+
+	if (srq->error)
+		return false;
+	available = posted(attr->dbrec, srq->taken);
+	if (!available || srq_broken(dev, srq, available))
+		return false;
+	wqe = (const uint8_t *)attr->buf + (size_t)srq->next * attr->stride_bytes;
+	head = (const struct smx_wqe_srq_next *)(const void *)wqe;
+	decode_list(out, wqe + sizeof(*head), wqe + attr->stride_bytes);
+	out->wqe_index = srq->next;
+	/* Looked at when the next one is taken: until then it may not have been linked. */
+	srq->next = from_be16(head->next_wqe_index);
+	srq->taken++;
+	if (srq->limit_armed && available - 1u < attr->limit) {
+		srq->limit_armed = false;
+		dev->attr.env.async_event(IBV_EVENT_SRQ_LIMIT_REACHED, attr->cookie,
+					  dev->attr.env.arg);
+	}
+	return true;
+}
