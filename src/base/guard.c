@@ -58,18 +58,27 @@ static __thread struct {
 	unsigned int depth;
 } handing __attribute__((tls_model("initial-exec")));
 
-#ifdef SMX_GUARD_X86
-struct copy_result {
-	uint64_t failed;
-	const void *fault;
-};
+/* A fault at a non-canonical address comes without the address: it is the operand that is one. */
+static __attribute__((cold)) const void *name_fault(const void *fault, const void *dst, const void *src)
+{
+#ifdef __x86_64__
+	if (!fault && (int64_t)((uint64_t)(uintptr_t)dst << 16) >> 16 != (int64_t)(uintptr_t)dst)
+		return dst;
+	if (!fault && (int64_t)((uint64_t)(uintptr_t)src << 16) >> 16 != (int64_t)(uintptr_t)src)
+		return src;
+#endif
+	(void)dst;
+	(void)src;
+	return fault;
+}
 
+#ifdef SMX_GUARD_X86
 /* Stores go up in address, the last byte is stored once and last: programs poll on it. A copy of 1, 2,
  * 4, 8 or 16 bytes is one store. */
-struct copy_result smx_guard_copy_leaf(void *dst, const void *src, size_t n);
+bool smx_guard_copy_leaf(void *dst, const void *src, size_t n, const void **fault);
 /* One REP MOVSB, for builds whose memcpy is instrumented: what the device copies is nothing that the
  * program's sanitizer should judge. */
-struct copy_result smx_guard_copy_rep(void *dst, const void *src, size_t n);
+bool smx_guard_copy_rep(void *dst, const void *src, size_t n, const void **fault);
 extern const char smx_guard_text_begin[], smx_guard_text_end[], smx_guard_text_out[];
 
 __asm__(
@@ -84,6 +93,7 @@ __asm__(
 "smx_guard_text_begin:\n"
 "smx_guard_copy_leaf:\n"
 "	.cfi_startproc\n"
+"	movq	%rcx, %r8\n"		/* where the way out finds the fourth argument */
 "	cmpq	$16, %rdx\n"
 "	jae	4f\n"
 "	cmpq	$8, %rdx\n"
@@ -93,7 +103,7 @@ __asm__(
 "	je	0f\n"
 "	movq	%rax, (%rdi)\n"
 "0:	movq	%rcx, -8(%rdi,%rdx)\n"
-"	xorl	%eax, %eax\n"
+"	movl	$1, %eax\n"
 "	ret\n"
 "1:	cmpq	$4, %rdx\n"
 "	jb	2f\n"
@@ -102,7 +112,7 @@ __asm__(
 "	je	0f\n"
 "	movl	%eax, (%rdi)\n"
 "0:	movl	%ecx, -4(%rdi,%rdx)\n"
-"	xorl	%eax, %eax\n"
+"	movl	$1, %eax\n"
 "	ret\n"
 "2:	cmpq	$2, %rdx\n"
 "	jb	3f\n"
@@ -111,13 +121,13 @@ __asm__(
 "	movw	%ax, (%rdi)\n"
 "	je	9f\n"
 "	movb	%cl, -1(%rdi,%rdx)\n"
-"9:	xorl	%eax, %eax\n"
+"9:	movl	$1, %eax\n"
 "	ret\n"
 "3:	testq	%rdx, %rdx\n"
 "	je	9b\n"
 "	movzbl	(%rsi), %eax\n"
 "	movb	%al, (%rdi)\n"
-"	xorl	%eax, %eax\n"
+"	movl	$1, %eax\n"
 "	ret\n"
 "4:	cmpq	$64, %rdx\n"
 "	jb	6f\n"
@@ -147,22 +157,24 @@ __asm__(
 "	jae	6b\n"
 "7:	movups	-16(%rsi,%rdx), %xmm0\n"	/* reaches back into what was copied already */
 "	movups	%xmm0, -16(%rdi,%rdx)\n"
-"8:	xorl	%eax, %eax\n"
+"8:	movl	$1, %eax\n"
 "	ret\n"
 "	.cfi_endproc\n"
 ".size smx_guard_copy_leaf, .-smx_guard_copy_leaf\n"
 "smx_guard_copy_rep:\n"
 "	.cfi_startproc\n"
+"	movq	%rcx, %r8\n"
 "	movq	%rdx, %rcx\n"
 "	rep movsb\n"
-"	xorl	%eax, %eax\n"
+"	movl	$1, %eax\n"
 "	ret\n"
 "	.cfi_endproc\n"
 ".size smx_guard_copy_rep, .-smx_guard_copy_rep\n"
 "smx_guard_text_end:\n"
 "smx_guard_text_out:\n"		/* the handler put the faulting address into rdx */
 "	.cfi_startproc\n"
-"	movl	$1, %eax\n"
+"	movq	%rdx, (%r8)\n"
+"	xorl	%eax, %eax\n"
 "	ret\n"
 "	.cfi_endproc\n"
 ".popsection\n"
@@ -170,12 +182,14 @@ __asm__(
 
 static bool rescue_leaf(const siginfo_t *info, ucontext_t *context)
 {
-	uintptr_t pc = (uintptr_t)context->uc_mcontext.gregs[REG_RIP];
+	greg_t *regs = context->uc_mcontext.gregs;
+	uintptr_t pc = (uintptr_t)regs[REG_RIP];
 
 	if (pc < (uintptr_t)smx_guard_text_begin || pc >= (uintptr_t)smx_guard_text_end)
 		return false;
-	context->uc_mcontext.gregs[REG_RDX] = (greg_t)(uintptr_t)info->si_addr;
-	context->uc_mcontext.gregs[REG_RIP] = (greg_t)(uintptr_t)smx_guard_text_out;
+	regs[REG_RDX] = (greg_t)(uintptr_t)name_fault(info->si_addr, (void *)(uintptr_t)regs[REG_RDI],
+						      (void *)(uintptr_t)regs[REG_RSI]);
+	regs[REG_RIP] = (greg_t)(uintptr_t)smx_guard_text_out;
 	return true;
 }
 #else
@@ -213,11 +227,13 @@ static void take_default(int sig, const siginfo_t *info)
 
 static void call_handler(const struct sigaction *old, int sig, siginfo_t *info, void *context)
 {
-	sigset_t mask = old->sa_mask;
+	sigset_t mask;
 
+	/* As the kernel would; the return from the signal undoes it. */
+	sigorset(&mask, &((ucontext_t *)context)->uc_sigmask, &old->sa_mask);
 	if (!(old->sa_flags & SA_NODEFER))
 		sigaddset(&mask, sig);
-	pthread_sigmask(SIG_BLOCK, &mask, NULL);	/* undone by the return from the signal */
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 	if (old->sa_flags & SA_SIGINFO)
 		old->sa_sigaction(sig, info, context);
 	else
@@ -311,20 +327,6 @@ void smx_guard_install(void)
 	pthread_mutex_unlock(&install_lock);
 }
 
-/* A fault at a non-canonical address comes without the address: it is the operand that is one. */
-static __attribute__((cold)) const void *name_fault(const void *fault, const void *dst, const void *src)
-{
-#ifdef __x86_64__
-	if (!fault && (int64_t)((uint64_t)(uintptr_t)dst << 16) >> 16 != (int64_t)(uintptr_t)dst)
-		return dst;
-	if (!fault && (int64_t)((uint64_t)(uintptr_t)src << 16) >> 16 != (int64_t)(uintptr_t)src)
-		return src;
-#endif
-	(void)dst;
-	(void)src;
-	return fault;
-}
-
 #if !defined(SMX_GUARD_X86) || !defined(SMX_SANITIZED)
 #ifdef SMX_SANITIZED
 __attribute__((noinline, no_sanitize("address", "thread", "undefined")))
@@ -362,21 +364,16 @@ static bool copy_jump(void *dst, const void *src, size_t n, const void **fault)
 
 #ifdef SMX_GUARD_X86
 enum {
-	LEAF_MAX = 256,		/* from here on libc's vectors win back what the jump buffer costs */
+	LEAF_MAX = 512,		/* from here on libc's vectors win back what the jump buffer costs */
 	TAIL_BYTES = 64,
 };
 
 bool smx_guard_copy(void *dst, const void *src, size_t n, const void **fault)
 {
-	struct copy_result r;
-
-	if (n > LEAF_MAX) {
+	if (__builtin_expect(n > LEAF_MAX, 0)) {
 #ifdef SMX_SANITIZED
-		r = smx_guard_copy_rep(dst, src, n - TAIL_BYTES);
-		if (r.failed) {
-			*fault = name_fault(r.fault, dst, src);
+		if (!smx_guard_copy_rep(dst, src, n - TAIL_BYTES, fault))
 			return false;
-		}
 #else
 		if (!copy_jump(dst, src, n - TAIL_BYTES, fault))
 			return false;
@@ -386,12 +383,7 @@ bool smx_guard_copy(void *dst, const void *src, size_t n, const void **fault)
 		src = (const char *)src + (n - TAIL_BYTES);
 		n = TAIL_BYTES;
 	}
-	r = smx_guard_copy_leaf(dst, src, n);
-	if (__builtin_expect(r.failed != 0, 0)) {
-		*fault = name_fault(r.fault, dst, src);
-		return false;
-	}
-	return true;
+	return smx_guard_copy_leaf(dst, src, n, fault);
 }
 #else
 /* The end of a message is stored after the rest: programs poll on it. */

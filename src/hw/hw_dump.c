@@ -110,8 +110,8 @@ static void take_unknown(const uint8_t *p, size_t n, struct smx_dump_item *it)
 	if (all_zero(p, it->len))
 		snprintf(it->why, sizeof(it->why), "%zu bytes, all zero", it->len);
 	else
-		snprintf(it->why, sizeof(it->why), "neither: no WQE opcode with a fitting length in bytes 3 and 7, no CQE "
-			 "opcode in byte 63");
+		snprintf(it->why, sizeof(it->why), "neither: no WQE opcode with a fitting length in bytes 3 and 7, "
+			 "no CQE opcode in byte 63");
 }
 
 size_t smx_dump_decide(const uint8_t *bytes, size_t len, struct smx_dump_item *items)

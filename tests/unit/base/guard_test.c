@@ -49,7 +49,7 @@ static void drop(uint8_t *p)
 }
 
 static const size_t lengths[] = { 0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 79, 80, 95,
-				  127, 128, 129, 255, 256, 257, 320, 321, 1000, 4096, 4097, 9999 };
+				  127, 128, 129, 255, 256, 257, 320, 511, 512, 513, 577, 1000, 4096, 4097, 9999 };
 
 static void copies_exactly_the_bytes_of_every_length(void **state)
 {
@@ -161,6 +161,31 @@ static void a_guarded_call_runs_or_reports(void **state)
 	assert_false(smx_guard_call(add_one, edge + 64, &fault));
 	assert_ptr_equal(fault, edge + 64);
 	drop(edge);
+}
+
+struct nested { uint8_t *edge; bool inner; };
+
+static void fault_inside_and_then_outside(void *arg)
+{
+	struct nested *n = arg;
+	const void *fault = NULL;
+	uint8_t buf[8];
+
+	n->inner = !smx_guard_copy(buf, n->edge + MIDDLE, 1000, &fault) && fault == n->edge + MIDDLE;
+	n->inner &= !smx_guard_call(add_one, n->edge + MIDDLE + 8, &fault) && fault == n->edge + MIDDLE + 8;
+	add_one(n->edge + MIDDLE + 16);
+}
+
+static void guards_nest(void **state)
+{
+	struct nested n = { .edge = island(PROT_READ) };
+	const void *fault = NULL;
+
+	start(state);
+	assert_false(smx_guard_call(fault_inside_and_then_outside, &n, &fault));
+	assert_true(n.inner);
+	assert_ptr_equal(fault, n.edge + MIDDLE + 16);
+	drop(n.edge);
 }
 
 static void *hammer(void *arg)
@@ -309,6 +334,49 @@ static void handlers_that_chain_to_each_other(void)
 	*nowhere = 1;
 }
 
+static void the_same_handler_put_on_top_again(void)
+{
+	handle(SIGSEGV, NULL, older_exits, SA_SIGINFO);
+	smx_guard_install();
+	for (int i = 0; i < 3; i++) {
+		handle(SIGSEGV, NULL, pass_to_saved, SA_SIGINFO);
+		smx_guard_install();
+	}
+	*nowhere = 1;
+}
+
+static void exit_17(int sig)
+{
+	_exit(sig == SIGSEGV ? 17 : 18);
+}
+
+static void exit_19(int sig)
+{
+	(void)sig;
+	_exit(19);
+}
+
+static void each_signal_has_its_own_handler(void)
+{
+	handle(SIGSEGV, exit_17, NULL, 0);
+	handle(SIGBUS, exit_19, NULL, 0);
+	smx_guard_install();
+	*nowhere = 1;
+}
+
+static void use_the_guard(int sig)
+{
+	(void)sig;
+	_exit(guard_still_works() ? 17 : 18);
+}
+
+static void a_handler_that_faults_under_the_guard_itself(void)
+{
+	handle(SIGSEGV, use_the_guard, NULL, SA_NODEFER);
+	smx_guard_install();
+	*nowhere = 1;
+}
+
 static void mask_during_handler(int sig)
 {
 	sigset_t now;
@@ -368,6 +436,9 @@ static const struct row {
 	{ "SA_RESETHAND of an earlier handler is honoured", handler_once, 0, SIGSEGV },
 	{ "install goes back on top of a later handler", handler_over_ours, 17, 0 },
 	{ "two handlers that chain to each other reach the older one", handlers_that_chain_to_each_other, 17, 0 },
+	{ "a handler that is put on top again counts once", the_same_handler_put_on_top_again, 17, 0 },
+	{ "SIGSEGV and SIGBUS go to their own handlers", each_signal_has_its_own_handler, 17, 0 },
+	{ "a handler may use the guard", a_handler_that_faults_under_the_guard_itself, 17, 0 },
 	{ "an earlier handler runs with its own mask", handler_gets_its_mask, 17, 0 },
 	{ "the guard works on an alternate signal stack", on_an_alternate_stack, 17, 0 },
 };
@@ -401,6 +472,7 @@ int main(void)
 		cmocka_unit_test(a_non_canonical_address_is_named_too),
 		cmocka_unit_test(a_truncated_mapping_is_a_failed_copy),
 		cmocka_unit_test(a_guarded_call_runs_or_reports),
+		cmocka_unit_test(guards_nest),
 		cmocka_unit_test(threads_fault_at_the_same_time),
 		cmocka_unit_test(ends_as_without_the_guard),
 	};

@@ -101,6 +101,7 @@ static void strided_copies_equal_a_plain_loop(void **state)
 		assert_int_equal(smx_dma_write(&d, flat, total, &done, &fault), SMX_CHECK_NONE);
 		assert_memory_equal(b, want, ROOM);
 	}
+	assert_int_equal(w->faults, 0);
 	world_free(w);
 	free(a);
 	free(b);
@@ -484,6 +485,7 @@ static void copies_resume_where_they_stopped(void **state)
 		assert_int_equal(done, total - cut);
 		assert_memory_equal(flat, want, total);
 	}
+	assert_int_equal(w->faults, 0);
 	world_free(w);
 }
 

@@ -22,6 +22,7 @@ struct world {
 	struct smx_refusal_log log;
 	uint64_t now_ns;
 	unsigned int clock_reads, cq_events, async_events;
+	unsigned int faults;	/* guarded accesses that failed */
 	void *cq_cookie, *async_cookie;
 	enum ibv_event_type async_type;
 };
@@ -51,18 +52,38 @@ static inline void world_async_event(enum ibv_event_type type, void *cookie, voi
 	w->async_cookie = cookie;
 }
 
+/* The guard's callbacks have no argument of their own; a test has one world at a time. */
+static struct world *world_of_guard;
+
+static inline bool world_copy(void *dst, const void *src, size_t n, const void **fault)
+{
+	bool good = smx_guard_copy(dst, src, n, fault);
+
+	world_of_guard->faults += !good;
+	return good;
+}
+
+static inline bool world_call(void (*fn)(void *), void *arg, const void **fault)
+{
+	bool good = smx_guard_call(fn, arg, fault);
+
+	world_of_guard->faults += !good;
+	return good;
+}
+
 static inline struct world *world_new(void)
 {
 	struct world *w = calloc(1, sizeof(*w));
 
 	assert_non_null(w);
 	smx_guard_install();
+	world_of_guard = w;
 	w->dev.attr.env = (struct smx_dev_env){
 		.now = world_now,
 		.cq_event = world_cq_event,
 		.async_event = world_async_event,
-		.copy = smx_guard_copy,
-		.call = smx_guard_call,
+		.copy = world_copy,
+		.call = world_call,
 		.refusals = &w->log,
 		.arg = w,
 	};
