@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Sources that are connected to a DC target.
+ *
+ * Each stream of each DCI that sends here has a context of its own: sequence numbers, the message
+ * in progress, answers that may be asked for again. A context begins with a frame that connects and
+ * is kept until another source needs its place: a late copy of a frame must still be known as one
+ * that was executed. The sequence numbers of a stream only rise, whoever it talks to in between, so
+ * a frame that connects ahead of what is expected begins anew, and one behind is a copy. Only a DCI
+ * that is reset may fall back; it is forgotten then. */
+#include "xport/responder.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct smx_resp_ctx **bucket_of(struct smx_responder *r, const struct smx_frame *f)
+{
+	uint32_t h = (f->src_qpn ^ (uint32_t)f->dc_stream << 12) * 0x9e3779b1u;
+
+	return &r->bucket[h >> 26];
+}
+
+static bool is_source(const struct smx_resp_ctx *c, const struct smx_frame *f)
+{
+	return c->src_qpn == f->src_qpn && c->stream == f->dc_stream &&
+	       !memcmp(c->src_gid, f->sgid, sizeof(c->src_gid));
+}
+
+/* Takes the least recently used context out of its bucket. */
+static struct smx_resp_ctx *evict(struct smx_dev *dev, struct smx_qp *dct)
+{
+	struct smx_responder *r = dct->resp;
+	struct smx_resp_ctx **oldest = NULL;
+	struct smx_resp_ctx *c;
+
+	for (size_t i = 0; i < SMX_RESP_DC_BUCKETS; i++) {
+		for (struct smx_resp_ctx **at = &r->bucket[i]; *at; at = &(*at)->next) {
+			if (!oldest || (*at)->used < (*oldest)->used)
+				oldest = at;
+		}
+	}
+	if (!oldest)
+		return NULL;
+	c = *oldest;
+	*oldest = c->next;
+	r->sources--;
+	smx_resp_abort(dev, dct, c, SMX_CHECK_RECV_ABORTED);
+	return c;
+}
+
+/* A place for one more source; NULL if there is no memory for even one. */
+static struct smx_resp_ctx *new_source(struct smx_dev *dev, struct smx_qp *dct,
+				       const struct smx_frame *f)
+{
+	struct smx_responder *r = dct->resp;
+	struct smx_resp_ctx **bucket = bucket_of(r, f);
+	struct smx_resp_ctx *c = NULL;
+
+	if (r->sources < SMX_RESP_DC_SOURCES)
+		c = calloc(1, sizeof(*c));
+	if (!c)
+		c = evict(dev, dct);
+	if (!c)
+		return NULL;
+	c->src_qpn = f->src_qpn;
+	c->stream = f->dc_stream;
+	memcpy(c->src_gid, f->sgid, sizeof(c->src_gid));
+	c->next = *bucket;
+	*bucket = c;
+	r->sources++;
+	return c;
+}
+
+/* The frame begins a connection: the context starts afresh. */
+static void connect_source(const struct smx_qp *dct, struct smx_resp_ctx *c,
+			   const struct smx_frame *f)
+{
+	struct smx_frame *ack = &c->ack;
+
+	smx_resp_ctx_init(dct, c, f->psn);
+	ack->dst_qpn = f->src_qpn;
+	ack->dc_stream = f->dc_stream;
+	memcpy(ack->sgid, f->dgid, sizeof(ack->sgid));
+	memcpy(ack->dgid, f->sgid, sizeof(ack->dgid));
+	ack->hop_limit = f->hop_limit;
+	ack->traffic_class = f->traffic_class;
+	ack->sl = f->sl;
+	ack->flow_label = f->flow_label;
+	ack->udp_sport = f->udp_sport;
+}
+
+/* Does the frame begin a connection, or repeat one that is known? */
+static bool is_connect(const struct smx_resp_ctx *c, const struct smx_frame *f)
+{
+	int32_t ahead;
+
+	if (!f->dc_connect)
+		return false;
+	if (!c)
+		return true;
+	ahead = (int32_t)((f->psn - c->epsn) << 8) >> 8;
+	return ahead > 0 || (ahead == 0 && !c->failed);
+}
+
+struct smx_resp_ctx *smx_resp_dc_find(struct smx_dev *dev, struct smx_qp *dct,
+				      const struct smx_frame *f)
+{
+	struct smx_responder *r = dct->resp;
+	struct smx_resp_ctx *c = *bucket_of(r, f);
+
+	assert(dct->attr.type == SMX_QP_DCT);
+	while (c && !is_source(c, f))
+		c = c->next;
+	if (is_connect(c, f)) {
+		if (c)
+			smx_resp_abort(dev, dct, c, SMX_CHECK_RECV_ABORTED);
+		else
+			c = new_source(dev, dct, f);
+		if (c)
+			connect_source(dct, c, f);
+	}
+	if (!c || c->failed)
+		return NULL;
+	c->used = ++r->stamp;
+	return c;
+}
+
+struct forget {
+	struct smx_dev *dev;
+	uint32_t src_qpn;
+};
+
+static void forget_at(void *obj, void *arg)
+{
+	struct forget *forget = arg;
+	struct smx_qp *dct = obj;
+
+	if (obj == &forget->dev->reserved_qp || dct->attr.type != SMX_QP_DCT)
+		return;
+	for (size_t i = 0; i < SMX_RESP_DC_BUCKETS; i++) {
+		struct smx_resp_ctx **at = &dct->resp->bucket[i];
+
+		while (*at) {
+			struct smx_resp_ctx *c = *at;
+
+			if (c->src_qpn != forget->src_qpn) {
+				at = &c->next;
+				continue;
+			}
+			*at = c->next;
+			dct->resp->sources--;
+			smx_resp_abort(forget->dev, dct, c, SMX_CHECK_RECV_ABORTED);
+			free(c);
+		}
+	}
+}
+
+void smx_resp_dc_forget_source(struct smx_dev *dev, uint32_t src_qpn)
+{
+	smx_idmap_each(&dev->qps, forget_at, &(struct forget){ .dev = dev, .src_qpn = src_qpn });
+}
+
+void smx_resp_dc_forget(struct smx_responder *r)
+{
+	for (size_t i = 0; i < SMX_RESP_DC_BUCKETS; i++) {
+		while (r->bucket[i]) {
+			struct smx_resp_ctx *c = r->bucket[i];
+
+			r->bucket[i] = c->next;
+			free(c);
+		}
+	}
+	r->sources = 0;
+}

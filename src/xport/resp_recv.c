@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Messages that meet a receive: SEND, the end of a WRITE with immediate, and datagrams.
+ *
+ * A receive is taken from its queue with the first packet and completed with the last. What is
+ * wrong with the receive itself fails it, at the responder; the requester hears of it by NAK. */
+#include "xport/responder.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+
+enum { GRH_BYTES = 40, IPV4_BYTES = 20, PROTO_UDP = 17 };
+
+static struct smx_cq *recv_cq(const struct smx_qp *qp, const struct smx_resp_ctx *c)
+{
+	return qp->attr.type == SMX_QP_XRC_TGT ? c->recv_srq->attr.cq : qp->attr.recv_cq;
+}
+
+/* Receives from a shared queue may write to the queue's protection domain, whoever receives. */
+static const struct smx_pd *recv_pd(const struct smx_qp *qp, const struct smx_resp_ctx *c)
+{
+	return c->recv_srq && c->recv_srq->attr.pd ? c->recv_srq->attr.pd : qp->attr.pd;
+}
+
+static struct smx_where recv_where(const struct smx_qp *qp, const struct smx_resp_ctx *c,
+				   uint32_t peer)
+{
+	return (struct smx_where){
+		.qpn = qp->qpn,
+		.peer_qpn = peer,
+		.wqe_index = c->recv.wqe_index,
+		.is_recv = 1,
+		.cookie = qp->attr.cookie,
+	};
+}
+
+/* Completing */
+
+static uint8_t cqe_op(const struct smx_frame *f)
+{
+	if (f->op == SMX_FRAME_WRITE)
+		return SMX_CQE_RESP_WR_IMM;
+	if (f->has_imm)
+		return SMX_CQE_RESP_SEND_IMM;
+	return f->has_invalidate ? SMX_CQE_RESP_SEND_INV : SMX_CQE_RESP_SEND;
+}
+
+static uint8_t cqe_inline_flag(const struct smx_qp *qp, const void *inline_data)
+{
+	if (!inline_data)
+		return 0;
+	return qp->attr.resp_scatter_bytes == 64 ? SMX_CQE_INLINE_64 : SMX_CQE_INLINE_32;
+}
+
+void smx_resp_complete(struct smx_resp_work *w, uint64_t bytes, const void *inline_data)
+{
+	const struct smx_resp_ctx *c = w->c;
+	const struct smx_frame *f = w->f;
+	struct smx_qp *qp = w->qp;
+	struct smx_cqe64 cqe = {
+		.srqn_uidx = to_be32(c->recv_srq ? c->recv_srq->srqn : qp->attr.user_index),
+		.byte_cnt = to_be32((uint32_t)bytes),
+		.sop_drop_qpn = to_be32(qp->qpn),
+		.wqe_counter = to_be16(c->recv.wqe_index),
+		.op_own = (uint8_t)(cqe_op(f) << 4 | cqe_inline_flag(qp, inline_data) |
+				    (f->solicited ? SMX_CQE_SOLICITED : 0)),
+	};
+
+	assert(c->has_recv);
+	if (f->has_imm)
+		memcpy(&cqe.imm_inval_pkey, &f->imm, sizeof(cqe.imm_inval_pkey));
+	else if (f->has_invalidate)
+		cqe.imm_inval_pkey = to_be32(f->imm);
+	if (qp->attr.type == SMX_QP_UD)
+		cqe.flags_rqpn = to_be32(bits_put(1, 29, 28) | bits_put(f->sl, 27, 24) |
+					 bits_put(f->src_qpn, 23, 0));
+	else if (qp->attr.type == SMX_QP_DCT)
+		cqe.flags_rqpn = to_be32(bits_put(f->sl, 27, 24) | bits_put(f->src_qpn, 23, 0));
+	w->c->has_recv = false;
+	smx_cq_put(w->dev, recv_cq(qp, c), &cqe, inline_data);
+}
+
+static void complete_error(struct smx_dev *dev, struct smx_qp *qp, struct smx_resp_ctx *c,
+			   enum smx_check check, const struct smx_where *where)
+{
+	uint32_t uidx = c->recv_srq ? c->recv_srq->srqn : qp->attr.user_index;
+
+	c->has_recv = false;
+	if (check == SMX_CHECK_FLUSH_CURRENT || check == SMX_CHECK_FLUSH_BEHIND)
+		smx_cq_put_flush(dev, recv_cq(qp, c), check, qp->root, where, uidx);
+	else
+		smx_cq_put_error(dev, recv_cq(qp, c), check, where, uidx);
+}
+
+void smx_resp_abort(struct smx_dev *dev, struct smx_qp *qp, struct smx_resp_ctx *c,
+		    enum smx_check check)
+{
+	struct smx_where where;
+
+	c->message = SMX_RESP_NO_MESSAGE;
+	if (!c->has_recv)
+		return;
+	where = recv_where(qp, c, c->ack.dst_qpn);
+	if (check == SMX_CHECK_RECV_ABORTED)
+		smx_refuse(dev->attr.env.refusals, check, &where, "%" PRIu64 " bytes were stored",
+			   c->received);
+	complete_error(dev, qp, c, check, &where);
+}
+
+static void flush_queue(struct smx_dev *dev, struct smx_qp *qp, struct smx_resp_ctx *c)
+{
+	struct smx_where where;
+
+	c->recv_srq = NULL;
+	while (smx_rq_take(&qp->rq, &c->recv)) {
+		c->has_recv = true;
+		where = recv_where(qp, c, 0);
+		complete_error(dev, qp, c, SMX_CHECK_FLUSH_BEHIND, &where);
+	}
+}
+
+void smx_resp_flush(struct smx_dev *dev, struct smx_qp *qp)
+{
+	struct smx_responder *r = qp->resp;
+
+	if (!r || !r->one)
+		return;
+	smx_resp_abort(dev, qp, r->one,
+		       r->one->message == SMX_RESP_IN_SEND ? SMX_CHECK_FLUSH_CURRENT
+							   : SMX_CHECK_FLUSH_BEHIND);
+	if (qp->rq.wqe_count)
+		flush_queue(dev, qp, r->one);
+	if (qp->attr.srq && !r->flushed && dev->attr.env.async_event)
+		dev->attr.env.async_event(IBV_EVENT_QP_LAST_WQE_REACHED, qp->attr.cookie,
+					  dev->attr.env.arg);
+	r->flushed = true;
+}
+
+/* Failing */
+
+/* What the requester is told when the receive that its message met is bad; then the queue pair is
+ * done. */
+static void refuse_for_receive(struct smx_resp_work *w, enum smx_check recv_check, uint32_t psn)
+{
+	if (smx_resp_reliable(w) && recv_check == SMX_CHECK_RECV_LENGTH)
+		smx_resp_refuse(w, SMX_CHECK_REMOTE_LENGTH, psn,
+				"length %" PRIu64 " or more, the receive has %" PRIu64,
+				w->c->received + w->f->length, w->c->recv.total_bytes);
+	else if (smx_resp_reliable(w))
+		smx_resp_refuse(w, SMX_CHECK_REMOTE_RECV_FAILED, psn,
+				"receive %u of queue pair 0x%06" PRIx32 ": %s",
+				w->c->recv.wqe_index, w->qp->qpn, smx_check_info(recv_check)->text);
+	else
+		smx_qp_fatal(w->dev, w->qp, recv_check);
+}
+
+static void fail_receive(struct smx_resp_work *w, const struct smx_dma_fault *fault, uint32_t psn)
+{
+	struct smx_where where = recv_where(w->qp, w->c, w->c->ack.dst_qpn);
+
+	smx_walk_refuse(w->dev, fault, &where);
+	complete_error(w->dev, w->qp, w->c, fault->check, &where);
+	refuse_for_receive(w, fault->check, psn);
+}
+
+static void fail_length(struct smx_resp_work *w, uint32_t psn)
+{
+	struct smx_where where = recv_where(w->qp, w->c, w->c->ack.dst_qpn);
+
+	smx_refuse(w->dev->attr.env.refusals, SMX_CHECK_RECV_LENGTH, &where,
+		   "length %" PRIu64 "%s, the receive has %" PRIu64 " in %" PRIu32 " SGEs",
+		   w->c->received + w->f->length, w->f->last ? "" : " or more",
+		   w->c->recv.total_bytes, w->c->recv.sge_count);
+	complete_error(w->dev, w->qp, w->c, SMX_CHECK_RECV_LENGTH, &where);
+	refuse_for_receive(w, SMX_CHECK_RECV_LENGTH, psn);
+}
+
+/* A queue that can give no receive any more: nothing was posted there that makes sense. */
+static bool queue_broken(struct smx_resp_work *w)
+{
+	struct smx_where where = { .qpn = w->qp->qpn, .is_recv = 1, .cookie = w->qp->attr.cookie };
+
+	if (w->srq ? !w->srq->error : !w->qp->rq.error)
+		return false;
+	if (!w->srq)
+		smx_refuse(w->dev->attr.env.refusals, SMX_CHECK_WQE_OVERRUN, &where,
+			   "receive queue of %" PRIu32 " entries", w->qp->rq.wqe_count);
+	if (smx_resp_reliable(w))
+		smx_resp_refuse(w, SMX_CHECK_REMOTE_RECV_FAILED, w->c->epsn,
+				"the %s of queue pair 0x%06" PRIx32 " is in error",
+				w->srq ? "shared receive queue" : "receive queue", w->qp->qpn);
+	else
+		smx_qp_fatal(w->dev, w->qp, SMX_CHECK_WQE_OVERRUN);
+	return true;
+}
+
+bool smx_resp_take(struct smx_resp_work *w)
+{
+	struct smx_resp_ctx *c = w->c;
+
+	/* One may be left of a message that was given up before it was stored. */
+	if (c->has_recv && c->recv_srq != w->srq)
+		smx_resp_abort(w->dev, w->qp, c, SMX_CHECK_RECV_ABORTED);
+	if (c->has_recv)
+		return true;
+	c->recv_srq = w->srq;
+	if (w->srq)
+		c->has_recv = smx_srq_take(w->dev, w->srq, &c->recv);
+	else
+		c->has_recv = smx_rq_take(&w->qp->rq, &c->recv);
+	if (!c->has_recv && !queue_broken(w))
+		smx_resp_rnr(w);
+	return c->has_recv;
+}
+
+/* SEND */
+
+/* The driver copies what came in a CQE to the first addresses of the receive, as they are. That is
+ * right only where each is host memory under its own address. */
+static bool driver_can_copy(const struct smx_dev *dev, const struct smx_recv *recv)
+{
+	for (uint32_t i = 0; i < recv->sge_count; i++) {
+		const struct smx_mkey *mk = smx_mkey_find(dev, recv->sge[i].key);
+
+		if (!mk || mk->attr.kind != SMX_MKEY_DIRECT ||
+		    (uintptr_t)mk->attr.host - mk->attr.start != 0)
+			return false;
+	}
+	return true;
+}
+
+static bool fits_cqe(const struct smx_resp_work *w)
+{
+	const struct smx_frame *f = w->f;
+	uint32_t most = w->qp->attr.resp_scatter_bytes;
+
+	/* An XRC receive completes in a queue that the target does not know. In a CQE's own first
+	 * 32 bytes would stand the source's number, which a DC target's program needs. */
+	if (!most || w->qp->attr.type == SMX_QP_XRC_TGT ||
+	    (w->qp->attr.type == SMX_QP_DCT && most < 64))
+		return false;
+	return f->first && f->last && f->length && f->length <= most &&
+	       f->length <= w->c->recv.total_bytes && driver_can_copy(w->dev, &w->c->recv);
+}
+
+/* Reads a small message into data, after the receive was checked as if it were written. RETURN
+ * false when the frame is dealt with. */
+static bool store_in_cqe(struct smx_resp_work *w, uint8_t data[64])
+{
+	struct smx_frame *f = w->f;
+	struct smx_dma_fault fault;
+	uint64_t done;
+
+	memset(data, 0, 64);
+	if (smx_walk_check(&w->c->walk, f->length, &fault) < f->length) {
+		fail_receive(w, &fault, w->c->epsn);
+		return false;
+	}
+	if (f->flat) {
+		memcpy(data, f->flat, f->length);
+	} else if (smx_dma_read(f->walk, data, f->length, &done, &fault)) {
+		smx_resp_source_fault(w, &fault);
+		return false;
+	}
+	return true;
+}
+
+/* Stores the payload in the receive. RETURN false when the frame is dealt with. */
+static bool store_in_receive(struct smx_resp_work *w)
+{
+	struct smx_resp_ctx *c = w->c;
+	uint64_t room = c->recv.total_bytes - c->received, n = w->f->length, done = 0;
+	struct smx_dma_fault fault;
+
+	if (n > room)
+		n = room - room % w->mtu; /* the packets that fit are stored before one does not */
+	if (n && !smx_resp_store(w, &c->walk, n, &done, &fault)) {
+		if (!fault.check)
+			return false;
+		c->epsn = (c->epsn + (uint32_t)(done / w->mtu)) & SMX_RESP_PSN_MASK;
+		fail_receive(w, &fault, c->epsn);
+		return false;
+	}
+	if (n == w->f->length)
+		return true;
+	c->epsn = (c->epsn + (uint32_t)(n / w->mtu)) & SMX_RESP_PSN_MASK;
+	fail_length(w, c->epsn);
+	return false;
+}
+
+static bool invalidate(struct smx_resp_work *w)
+{
+	struct smx_where where = recv_where(w->qp, w->c, w->c->ack.dst_qpn);
+	smx_outcome check;
+
+	if (!w->f->has_invalidate)
+		return true;
+	check = smx_mkey_remote_invalidate(w->dev, w->f->imm, w->pd, w->qp->qpn, &where);
+	if (!check)
+		return true;
+	complete_error(w->dev, w->qp, w->c, SMX_CHECK_FLUSH_CURRENT, &where);
+	smx_resp_refuse(w, check, (w->c->epsn + w->packets - 1) & SMX_RESP_PSN_MASK,
+			"rkey 0x%08" PRIx32, w->f->imm);
+	return false;
+}
+
+void smx_resp_send(struct smx_resp_work *w)
+{
+	struct smx_resp_ctx *c = w->c;
+	struct smx_frame *f = w->f;
+	uint8_t data[64];
+	bool in_cqe;
+
+	if (f->first) {
+		if (!smx_resp_take(w))
+			return;
+		c->received = 0;
+		smx_walk_list(&c->walk, w->dev, recv_pd(w->qp, c), w->qp->qpn, SMX_DMA_RECV,
+			      c->recv.sge, c->recv.sge_count);
+	}
+	assert(c->has_recv);
+	in_cqe = fits_cqe(w);
+	if (in_cqe ? !store_in_cqe(w, data) : !store_in_receive(w))
+		return;
+	if (f->last && !invalidate(w))
+		return;
+	smx_resp_advance(w, w->packets);
+	c->received += f->length;
+	c->message = SMX_RESP_IN_SEND;
+	if (f->last) {
+		c->message = SMX_RESP_NO_MESSAGE;
+		c->msn = (c->msn + 1) & SMX_RESP_PSN_MASK;
+		smx_resp_complete(w, c->received, in_cqe ? data : NULL);
+	}
+	smx_resp_ack(w);
+}
+
+/* UD */
+
+static uint16_t ipv4_checksum(const uint8_t *header)
+{
+	uint32_t sum = 0;
+
+	for (int i = 0; i < IPV4_BYTES; i += 2)
+		sum += (uint32_t)header[i] << 8 | header[i + 1];
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)~sum;
+}
+
+static void put_be16(uint8_t *p, uint32_t v)
+{
+	p[0] = (uint8_t)(v >> 8);
+	p[1] = (uint8_t)v;
+}
+
+static bool is_v4_mapped(const uint8_t gid[16])
+{
+	static const uint8_t prefix[12] = { [10] = 0xff, [11] = 0xff };
+
+	return !memcmp(gid, prefix, sizeof(prefix));
+}
+
+/* The area before a datagram's data: the IP header of its RoCEv2 packet, an IPv4 one in the last 20
+ * bytes. */
+static void make_grh(const struct smx_frame *f, uint8_t grh[GRH_BYTES])
+{
+	/* UDP 8, BTH 12, DETH 8, immediate 4, padding, ICRC 4 */
+	uint32_t udp_bytes =
+		8 + 12 + 8 + (f->has_imm ? 4 : 0) + (uint32_t)align_up(f->length, 4) + 4;
+
+	memset(grh, 0, GRH_BYTES);
+	if (is_v4_mapped(f->sgid)) {
+		uint8_t *ip = grh + GRH_BYTES - IPV4_BYTES;
+
+		ip[0] = 0x45;
+		ip[1] = f->traffic_class;
+		put_be16(ip + 2, IPV4_BYTES + udp_bytes);
+		ip[6] = 0x40; /* do not fragment */
+		ip[8] = f->hop_limit;
+		ip[9] = PROTO_UDP;
+		memcpy(ip + 12, f->sgid + 12, 4);
+		memcpy(ip + 16, f->dgid + 12, 4);
+		put_be16(ip + 10, ipv4_checksum(ip));
+		return;
+	}
+	put_be16(grh, 6u << 12 | (uint32_t)f->traffic_class << 4 | bits_get(f->flow_label, 19, 16));
+	put_be16(grh + 2, f->flow_label);
+	put_be16(grh + 4, udp_bytes);
+	grh[6] = PROTO_UDP;
+	grh[7] = f->hop_limit;
+	memcpy(grh + 8, f->sgid, 16);
+	memcpy(grh + 24, f->dgid, 16);
+}
+
+/* Stores header and data. RETURN false when the datagram is dealt with. */
+static bool store_datagram(struct smx_resp_work *w)
+{
+	struct smx_resp_ctx *c = w->c;
+	uint64_t bytes = GRH_BYTES + w->f->length, done;
+	struct smx_dma_fault fault;
+	uint8_t grh[GRH_BYTES];
+
+	if (bytes > c->recv.total_bytes) {
+		c->received = GRH_BYTES;
+		fail_length(w, 0);
+		return false;
+	}
+	if (smx_walk_check(&c->walk, bytes, &fault) < bytes) {
+		fail_receive(w, &fault, 0);
+		return false;
+	}
+	make_grh(w->f, grh);
+	if (smx_dma_write(&c->walk, grh, GRH_BYTES, &done, &fault)) {
+		fail_receive(w, &fault, 0);
+		return false;
+	}
+	if (!w->f->length || smx_resp_store(w, &c->walk, w->f->length, &done, &fault))
+		return true;
+	if (fault.check)
+		fail_receive(w, &fault, 0);
+	return false;
+}
+
+void smx_resp_datagram(struct smx_dev *dev, struct smx_qp *qp, struct smx_frame *f)
+{
+	struct smx_resp_work w = {
+		.dev = dev,
+		.qp = qp,
+		.c = qp->resp->one,
+		.f = f,
+		.mtu = dev->attr.mtu_bytes,
+		.packets = 1,
+		.srq = qp->attr.srq,
+		.pd = qp->attr.pd,
+	};
+
+	/* Nothing answers a datagram: what does not fit is counted and forgotten. */
+	if (f->op != SMX_FRAME_SEND || !f->first || !f->last || f->qkey != qp->cur.qkey ||
+	    f->length > w.mtu) {
+		qp->resp->dropped++;
+		return;
+	}
+	if (!smx_resp_take(&w))
+		return;
+	smx_walk_list(&w.c->walk, dev, recv_pd(qp, w.c), qp->qpn, SMX_DMA_RECV, w.c->recv.sge,
+		      w.c->recv.sge_count);
+	w.c->received = 0;
+	if (store_datagram(&w))
+		smx_resp_complete(&w, GRH_BYTES + f->length, NULL);
+}
