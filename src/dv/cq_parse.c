@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Finds the request that a CQE completes, and frees its place in the queue. */
+#include "dv/cq_parse.h"
+
+#include "dv/wqe_build.h"
+
+static struct smx_dv_qp *find_qp(struct smx_dv_cq *cq, uint32_t qpn)
+{
+	if (!cq->cur_qp || cq->cur_qp->qpn != qpn)
+		cq->cur_qp = smx_dv_table_get(cq->qps, qpn);
+	return cq->cur_qp;
+}
+
+static struct smx_dv_srq *find_srq(struct smx_dv_cq *cq, uint32_t srqn)
+{
+	if (!cq->cur_srq || cq->cur_srq->srqn != srqn)
+		cq->cur_srq = smx_dv_table_get(cq->srqs, srqn);
+	return cq->cur_srq;
+}
+
+static enum ibv_wc_status status_of(const struct smx_err_cqe *cqe)
+{
+	static const uint8_t status[] = {
+		[SMX_SYND_LOCAL_LENGTH] = IBV_WC_LOC_LEN_ERR,
+		[SMX_SYND_LOCAL_QP_OP] = IBV_WC_LOC_QP_OP_ERR,
+		[SMX_SYND_LOCAL_PROT] = IBV_WC_LOC_PROT_ERR,
+		[SMX_SYND_WR_FLUSH] = IBV_WC_WR_FLUSH_ERR,
+		[SMX_SYND_MW_BIND] = IBV_WC_MW_BIND_ERR,
+		[SMX_SYND_BAD_RESP] = IBV_WC_BAD_RESP_ERR,
+		[SMX_SYND_LOCAL_ACCESS] = IBV_WC_LOC_ACCESS_ERR,
+		[SMX_SYND_REMOTE_INVAL_REQ] = IBV_WC_REM_INV_REQ_ERR,
+		[SMX_SYND_REMOTE_ACCESS] = IBV_WC_REM_ACCESS_ERR,
+		[SMX_SYND_REMOTE_OP] = IBV_WC_REM_OP_ERR,
+		[SMX_SYND_TRANSPORT_RETRY] = IBV_WC_RETRY_EXC_ERR,
+		[SMX_SYND_RNR_RETRY] = IBV_WC_RNR_RETRY_EXC_ERR,
+		[SMX_SYND_REMOTE_ABORTED] = IBV_WC_REM_ABORT_ERR,
+	};
+
+	if (cqe->syndrome >= sizeof(status) || !status[cqe->syndrome])
+		return IBV_WC_GENERAL_ERR;
+	return status[cqe->syndrome];
+}
+
+/* The slot of a WQE is free once the WQE and all before it are complete. */
+static void free_in_order(struct smx_dv_sq *sq, const struct smx_dv_slot *slot)
+{
+	__atomic_store_n(&sq->tail_bb, slot->bb_next, __ATOMIC_RELEASE);
+	__atomic_store_n(&sq->tail, slot->head + 1, __ATOMIC_RELEASE);
+}
+
+/* A stream's requests complete in order, streams pass each other: this WQE and its stream's before it are
+ * done; what can be freed is the run of done ones from the oldest on. */
+static void free_of_stream(struct smx_dv_sq *sq, uint16_t wqe_counter, uint16_t stream)
+{
+	uint32_t at = sq->tail_bb, tail = sq->tail;
+	struct smx_dv_slot *slot;
+
+	for (uint32_t n = 0; n < sq->max_post; n++, at = slot->bb_next) {
+		slot = smx_sq_slot(sq, at);
+		if (slot->stream == stream)
+			__atomic_store_n(&slot->done, true, __ATOMIC_RELAXED);
+		if ((uint16_t)at == wqe_counter)
+			break;
+	}
+	at = sq->tail_bb;
+	for (;;) {
+		slot = smx_sq_slot(sq, at);
+		if (!__atomic_load_n(&slot->done, __ATOMIC_RELAXED))
+			break;	/* also the slot behind the newest: done is cleared when it is freed */
+		__atomic_store_n(&slot->done, false, __ATOMIC_RELAXED);
+		at = slot->bb_next;
+		tail++;
+	}
+	__atomic_store_n(&sq->tail_bb, at, __ATOMIC_RELEASE);
+	__atomic_store_n(&sq->tail, tail, __ATOMIC_RELEASE);
+}
+
+static enum smx_cq_result take_send(struct smx_dv_cq *cq, const struct smx_cqe64 *cqe, bool error,
+				    uint64_t *wr_id, enum ibv_wc_status *status)
+{
+	struct smx_dv_qp *qp = find_qp(cq, smx_cqe_qpn(cqe));
+	uint16_t counter = from_be16(cqe->wqe_counter);
+	struct smx_dv_slot *slot;
+
+	if (!qp || !qp->sq.slot)
+		return SMX_CQ_UNKNOWN;
+	slot = smx_sq_slot(&qp->sq, counter);
+	*wr_id = slot->wr_id;
+	cq->cur_wc_opcode = slot->wr_data;
+	if (!error)
+		*status = cqe->op_own & (SMX_CQE_INLINE_32 | SMX_CQE_INLINE_64) ?
+			  smx_cq_scatter_send(cqe, qp) : IBV_WC_SUCCESS;
+	/* A CQE of a slot that is not outstanding, as a program that writes WQEs itself may cause. */
+	if (slot->head - qp->sq.tail >= qp->sq.max_post)
+		return SMX_CQ_DONE;
+	if (qp->has_streams)
+		free_of_stream(&qp->sq, counter, slot->stream);
+	else
+		free_in_order(&qp->sq, slot);
+	return SMX_CQ_DONE;
+}
+
+static enum smx_cq_result take_srq(struct smx_dv_srq *srq, const struct smx_cqe64 *cqe, bool error,
+				   uint64_t *wr_id, enum ibv_wc_status *status)
+{
+	uint16_t index = from_be16(cqe->wqe_counter);
+
+	if (!srq || index >= srq->wqe_count)
+		return SMX_CQ_UNKNOWN;
+	*wr_id = srq->wr_id[index];
+	if (!error)
+		*status = cqe->op_own & (SMX_CQE_INLINE_32 | SMX_CQE_INLINE_64) ?
+			  smx_cq_scatter_recv(cqe, srq->buf + (size_t)index * srq->stride_bytes,
+					      sizeof(struct smx_wqe_srq_next), srq->stride_bytes) :
+			  IBV_WC_SUCCESS;
+	smx_dv_srq_free_wqe(srq, index);
+	return SMX_CQ_DONE;
+}
+
+/* A queue pair with its own receive queue, or else the SRQ that the CQE names: the queue pair may have been
+ * made in another context (XRC targets), or be one of many that feed from the SRQ. */
+static enum smx_cq_result take_recv(struct smx_dv_cq *cq, const struct smx_cqe64 *cqe, bool error,
+				    uint64_t *wr_id, enum ibv_wc_status *status)
+{
+	struct smx_dv_qp *qp = find_qp(cq, smx_cqe_qpn(cqe));
+	struct smx_dv_rq *rq;
+	uint32_t index;
+
+	if (!qp || !qp->rq.wqe_count)
+		return take_srq(qp && qp->srq ? qp->srq : find_srq(cq, from_be32(cqe->srqn_uidx) & 0xffffff), cqe,
+				error, wr_id, status);
+	rq = &qp->rq;
+	index = from_be16(cqe->wqe_counter) & (rq->wqe_count - 1);
+	*wr_id = rq->wr_id[index];
+	if (!error)
+		*status = cqe->op_own & (SMX_CQE_INLINE_32 | SMX_CQE_INLINE_64) ?
+			  smx_cq_scatter_recv(cqe, rq->buf + (size_t)index * rq->stride_bytes,
+					      qp->wq_sig ? SMX_WQE_DS : 0, rq->stride_bytes) :
+			  IBV_WC_SUCCESS;
+	__atomic_store_n(&rq->tail, rq->tail + 1, __ATOMIC_RELEASE);
+	return SMX_CQ_DONE;
+}
+
+enum smx_cq_result smx_cq_take(struct smx_dv_cq *cq, struct smx_cqe64 *cqe, uint64_t *wr_id,
+			       enum ibv_wc_status *status)
+{
+	switch (smx_cqe_op(cqe)) {
+	case SMX_CQE_REQ:
+		return take_send(cq, cqe, false, wr_id, status);
+	case SMX_CQE_RESP_WR_IMM:
+	case SMX_CQE_RESP_SEND:
+	case SMX_CQE_RESP_SEND_IMM:
+	case SMX_CQE_RESP_SEND_INV:
+		return take_recv(cq, cqe, false, wr_id, status);
+	case SMX_CQE_REQ_ERR:
+		*status = status_of((const struct smx_err_cqe *)cqe);
+		return take_send(cq, cqe, true, wr_id, status);
+	case SMX_CQE_RESP_ERR:
+		*status = status_of((const struct smx_err_cqe *)cqe);
+		return take_recv(cq, cqe, true, wr_id, status);
+	default:
+		return SMX_CQ_SKIP;
+	}
+}
+
+uint32_t smx_cq_wc_opcode(const struct smx_dv_cq *cq, const struct smx_cqe64 *cqe)
+{
+	switch (smx_cqe_op(cqe)) {
+	case SMX_CQE_RESP_WR_IMM:
+		return IBV_WC_RECV_RDMA_WITH_IMM;
+	case SMX_CQE_RESP_SEND:
+	case SMX_CQE_RESP_SEND_IMM:
+	case SMX_CQE_RESP_SEND_INV:
+		return IBV_WC_RECV;
+	case SMX_CQE_REQ:
+		break;
+	default:
+		return 0;	/* an error: the opcode means nothing */
+	}
+	if (cq->cur_wc_opcode == MLX5DV_WC_RAW_WQE)
+		return cq->cur_wc_opcode;
+	switch (from_be32(cqe->sop_drop_qpn) >> 24) {
+	case SMX_OP_RDMA_WRITE:
+	case SMX_OP_RDMA_WRITE_IMM:
+		return IBV_WC_RDMA_WRITE;
+	case SMX_OP_RDMA_READ:
+		return IBV_WC_RDMA_READ;
+	case SMX_OP_ATOMIC_CS:
+		return IBV_WC_COMP_SWAP;
+	case SMX_OP_ATOMIC_FA:
+		return IBV_WC_FETCH_ADD;
+	case SMX_OP_TSO:
+		return IBV_WC_TSO;
+	case SMX_OP_UMR:
+	case SMX_OP_SET_PSV:
+	case SMX_OP_NOP:
+	case SMX_OP_MMO:
+		return cq->cur_wc_opcode;
+	default:
+		return IBV_WC_SEND;
+	}
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Which operations a kind of queue pair offers, and its table of functions.
+ *
+ * Every pointer is set on every kind: what was not asked for at creation refuses when it is called, which
+ * says more than a NULL pointer would. */
+#include "dv/wqe_build.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#define OPS_MESSAGE (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
+#define OPS_WINDOW (IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW)
+#define OPS_UC (OPS_MESSAGE | OPS_WINDOW | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_WRITE | \
+		IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
+#define OPS_ATOMIC (IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+#define OPS_RC (OPS_UC | OPS_ATOMIC | IBV_QP_EX_WITH_RDMA_READ)
+#define DV_OPS_UMR (MLX5DV_QP_EX_WITH_MR_INTERLEAVED | MLX5DV_QP_EX_WITH_MR_LIST | \
+		    MLX5DV_QP_EX_WITH_MKEY_CONFIGURE)
+
+static const struct kind_ops {
+	const char *name;
+	uint64_t send_ops, dv_ops;
+} kinds[] = {
+	[SMX_DV_RC] = { "RC", OPS_RC, DV_OPS_UMR | MLX5DV_QP_EX_WITH_RAW_WQE | MLX5DV_QP_EX_WITH_MEMCPY },
+	[SMX_DV_UC] = { "UC", OPS_UC, MLX5DV_QP_EX_WITH_RAW_WQE },
+	[SMX_DV_UD] = { "UD", OPS_MESSAGE, MLX5DV_QP_EX_WITH_RAW_WQE },
+	[SMX_DV_XRC_INI] = { "XRC initiator", OPS_RC, MLX5DV_QP_EX_WITH_RAW_WQE },
+	[SMX_DV_XRC_TGT] = { "XRC target", 0, 0 },
+	[SMX_DV_DCI] = { "DCI", OPS_RC, MLX5DV_QP_EX_WITH_RAW_WQE | MLX5DV_QP_EX_WITH_MEMCPY },
+	[SMX_DV_DCT] = { "DCT", 0, 0 },
+};
+
+int smx_dv_qp_fill_ops(struct smx_dv_qp *qp)
+{
+	const struct kind_ops *kind = &kinds[qp->kind];
+	const size_t first = offsetof(struct ibv_qp_ex, wr_atomic_cmp_swp);
+	const size_t first_dv = offsetof(struct mlx5dv_qp_ex, wr_set_dc_addr);
+	uint64_t send_ops = kind->send_ops & ~(qp->atomics ? 0 : (uint64_t)OPS_ATOMIC);
+
+	if (qp->send_ops & ~send_ops || qp->dv_ops & ~kind->dv_ops)
+		return smx_refuse(qp->refusals, SMX_CHECK_SEND_OPS, &(struct smx_where){ .cookie = qp },
+				  "%s: send_ops_flags 0x%" PRIx64 ", of these not supported 0x%" PRIx64
+				  "; of mlx5dv 0x%" PRIx64 ", not supported 0x%" PRIx64, kind->name, qp->send_ops,
+				  qp->send_ops & ~send_ops, qp->dv_ops, qp->dv_ops & ~kind->dv_ops);
+	memcpy((char *)&qp->ex + first, (const char *)&smx_wr_send_ops + first, sizeof(qp->ex) - first);
+	memcpy((char *)&qp->dv + first_dv, (const char *)&smx_wr_dv_ops + first_dv, sizeof(qp->dv) - first_dv);
+	qp->umr_ops = (qp->dv_ops & DV_OPS_UMR) != 0;
+	return 0;
+}
+
+void smx_dv_qp_reset(struct smx_dv_qp *qp)
+{
+	struct smx_dv_sq *sq = &qp->sq;
+
+	smx_dv_lock(&sq->lock);
+	sq->cur_post = sq->head = 0;
+	__atomic_store_n(&sq->tail, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&sq->tail_bb, 0, __ATOMIC_RELEASE);
+	sq->fm_cache = 0;
+	if (sq->slot)
+		memset(sq->slot, 0, sizeof(*sq->slot) * sq->bb_count);
+	if (qp->dbrec)
+		be32_store_release(&qp->dbrec[SMX_DBREC_SND], 0);
+	smx_dv_unlock(&sq->lock);
+	smx_dv_lock(&qp->rq.lock);
+	qp->rq.head = 0;
+	__atomic_store_n(&qp->rq.tail, 0, __ATOMIC_RELEASE);
+	if (qp->dbrec)
+		be32_store_release(&qp->dbrec[SMX_DBREC_RCV], 0);
+	smx_dv_unlock(&qp->rq.lock);
+}

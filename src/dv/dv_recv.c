@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* ibv_post_recv: the receive queue of a queue pair that has its own. */
+#include "dv/dv_qp.h"
+
+#include "dv/recv_wqe.h"
+
+#include <inttypes.h>
+
+/* With MLX5_QP_SIGNATURE each receive begins with a segment of which one byte is used. */
+enum { SIG_DS = 1, SIG_BYTE = 4 };
+
+#define REFUSE_RECV(qp, check, ...)								\
+	smx_refuse((qp)->refusals, (check),							\
+		   &(struct smx_where){ .qpn = (qp)->qpn, .cookie = (qp), .is_recv = 1,		\
+					.wqe_index = (uint16_t)(qp)->rq.head }, __VA_ARGS__)
+
+static int check(struct smx_dv_qp *qp, const struct ibv_recv_wr *wr, uint32_t nreq)
+{
+	const struct smx_dv_rq *rq = &qp->rq;
+	uint32_t used = rq->head - __atomic_load_n(&rq->tail, __ATOMIC_ACQUIRE) + nreq;
+	int bad;
+
+	if (used >= rq->wqe_count)
+		return REFUSE_RECV(qp, SMX_CHECK_POST_RQ_FULL, "wr_id 0x%" PRIx64 ": outstanding %" PRIu32
+				   ", capacity %" PRIu32 "%s", wr->wr_id, used, rq->wqe_count,
+				   qp->srq ? "; the queue pair receives from an SRQ" : "");
+	if (qp->ex.qp_base.state == IBV_QPS_RESET)
+		return REFUSE_RECV(qp, SMX_CHECK_POST_RECV_STATE, "wr_id 0x%" PRIx64 ", state RESET", wr->wr_id);
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_gs)
+		return REFUSE_RECV(qp, SMX_CHECK_POST_RECV_SGE, "wr_id 0x%" PRIx64 " %d SGEs, max_recv_sge %" PRIu32,
+				   wr->wr_id, wr->num_sge, rq->max_gs);
+	bad = smx_recv_bad_sge(wr);
+	if (bad >= 0)
+		return REFUSE_RECV(qp, SMX_CHECK_POST_SGE_LENGTH, "wr_id 0x%" PRIx64 " sge[%d].length %" PRIu32,
+				   wr->wr_id, bad, wr->sg_list[bad].length);
+	return 0;
+}
+
+static uint8_t xor_bytes(const void *bytes, size_t n)
+{
+	const uint8_t *b = bytes;
+	uint8_t x = 0;
+
+	while (n--)
+		x ^= *b++;
+	return x;
+}
+
+static void sign(const struct smx_dv_qp *qp, uint8_t *wqe, uint32_t index, int num_sge)
+{
+	uint16_t index16 = (uint16_t)index;
+
+	wqe[SIG_BYTE] = (uint8_t)~(xor_bytes(wqe, (size_t)(num_sge + SIG_DS) * SMX_WQE_DS) ^
+				   xor_bytes(&qp->qpn, sizeof(qp->qpn)) ^ xor_bytes(&index16, sizeof(index16)));
+}
+
+static void write_wqe(struct smx_dv_qp *qp, const struct ibv_recv_wr *wr, uint32_t index)
+{
+	struct smx_dv_rq *rq = &qp->rq;
+	uint32_t slot = index & (rq->wqe_count - 1), n = 0;
+	uint8_t *wqe = rq->buf + (size_t)slot * rq->stride_bytes;
+	struct smx_wqe_data *seg = (struct smx_wqe_data *)wqe;
+
+	if (qp->wq_sig) {
+		memset(wqe, 0, rq->stride_bytes);
+		seg += SIG_DS;
+	}
+	for (int i = 0; i < wr->num_sge; i++) {
+		if (wr->sg_list[i].length)
+			smx_recv_put(&seg[n++], &wr->sg_list[i]);
+	}
+	if (n < rq->max_gs)
+		smx_recv_end(&seg[n]);
+	if (qp->wq_sig)
+		sign(qp, wqe, index, wr->num_sge);
+	rq->wr_id[slot] = wr->wr_id;
+}
+
+int smx_dv_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	struct smx_dv_qp *qp = smx_dv_qp_of(ibqp);
+	struct smx_dv_rq *rq = &qp->rq;
+	uint32_t nreq = 0;
+	int err = 0;
+
+	smx_dv_lock(&rq->lock);
+	for (; wr; wr = wr->next, nreq++) {
+		err = check(qp, wr, nreq);
+		if (err) {
+			*bad_wr = wr;
+			break;
+		}
+		write_wqe(qp, wr, rq->head + nreq);
+	}
+	if (nreq) {
+		rq->head += nreq;
+		be32_store_release(&qp->dbrec[SMX_DBREC_RCV], rq->head & 0xffff);
+	}
+	smx_dv_unlock(&rq->lock);
+	if (nreq && qp->ring_rq)
+		qp->ring_rq(qp);
+	return err;
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The parts of building a send work request that are not worth inlining: byte runs, signatures,
+ * refusals, and the batch between ibv_wr_start and ibv_wr_complete. */
+#include "dv/wqe_build.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+/* Its address tells threads apart. */
+static __thread __attribute__((tls_model("initial-exec"))) char this_thread;
+
+void smx_sq_write(const struct smx_dv_sq *sq, uint32_t bb, uint32_t off, const void *src, size_t n)
+{
+	size_t ring = (size_t)sq->bb_count * SMX_WQE_BB;
+	size_t at = ((size_t)bb * SMX_WQE_BB + off) & (ring - 1);
+	size_t first = n < ring - at ? n : ring - at;
+
+	if (!src) {
+		memset(sq->buf + at, 0, first);
+		memset(sq->buf, 0, n - first);
+		return;
+	}
+	if (!n)
+		return;		/* an empty buffer may have no address */
+	memcpy(sq->buf + at, src, first);
+	if (n > first)
+		memcpy(sq->buf, (const uint8_t *)src + first, n - first);
+}
+
+void smx_sq_read(const struct smx_dv_sq *sq, uint32_t bb, uint32_t off, void *dst, size_t n)
+{
+	size_t ring = (size_t)sq->bb_count * SMX_WQE_BB;
+	size_t at = ((size_t)bb * SMX_WQE_BB + off) & (ring - 1);
+	size_t first = n < ring - at ? n : ring - at;
+
+	memcpy(dst, sq->buf + at, first);
+	memcpy((uint8_t *)dst + first, sq->buf, n - first);
+}
+
+uint8_t smx_wqe_signature(const struct smx_dv_sq *sq, uint32_t bb, uint32_t ds)
+{
+	struct smx_cursor cur = smx_cursor_at(sq, bb, 0);
+	uint64_t x = 0, word[2];
+
+	while (ds--) {
+		memcpy(word, smx_cursor_next(&cur), sizeof(word));
+		x ^= word[0] ^ word[1];
+	}
+	x ^= x >> 32;
+	x ^= x >> 16;
+	x ^= x >> 8;
+	return (uint8_t)~x;
+}
+
+void smx_wqe_put_inline(struct smx_dv_sq *sq, const struct smx_inline_src *src, size_t n, size_t total)
+{
+	struct smx_wqe_inline head = { .byte_count = to_be32((uint32_t)total | SMX_INLINE_SEG) };
+	uint32_t bytes = (uint32_t)(sizeof(head) + total);
+	uint32_t padded = (uint32_t)align_up(bytes, SMX_WQE_DS);
+	uint32_t off = sq->wr.ds * SMX_WQE_DS;
+
+	/* Zeros first: the pad never reaches beyond the segment that the last byte is in. */
+	smx_sq_write(sq, sq->wr.wqe_at, off + padded - SMX_WQE_DS, NULL, SMX_WQE_DS);
+	smx_sq_write(sq, sq->wr.wqe_at, off, &head, sizeof(head));
+	off += sizeof(head);
+	for (size_t i = 0; i < n; i++) {
+		smx_sq_write(sq, sq->wr.wqe_at, off, src[i].addr, src[i].length);
+		off += (uint32_t)src[i].length;
+	}
+	sq->wr.ds += padded / SMX_WQE_DS;
+}
+
+int smx_sq_failed(struct smx_dv_qp *qp, int err)
+{
+	if (!qp->sq.wr.err)
+		qp->sq.wr.err = err;
+	qp->sq.wr.need_setters = 0;
+	qp->sq.wr.mkey = NULL;
+	return err;
+}
+
+int smx_sq_refuse_missing(struct smx_dv_qp *qp)
+{
+	const struct smx_dv_slot *slot = smx_sq_slot(&qp->sq, qp->sq.wr.wqe_at);
+	uint8_t need = qp->sq.wr.need_setters;
+
+	if (need & SMX_NEED_ADDR)
+		return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_DC_ADDR, "wr_id 0x%" PRIx64 " has no %s%s", slot->wr_id,
+				     qp->kind == SMX_DV_UD ? "ibv_wr_set_ud_addr" :
+				     qp->kind == SMX_DV_DCI ? "mlx5dv_wr_set_dc_addr" : "ibv_wr_set_xrc_srqn",
+				     need & SMX_NEED_DATA ? " and no data setter" : "");
+	if (need & SMX_NEED_MKEY)
+		return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_SETTER, "wr_id 0x%" PRIx64
+				     ": the mkey configuration lacks %u of its setters", slot->wr_id,
+				     qp->sq.wr.mkey_setters_left);
+	return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_SETTER, "wr_id 0x%" PRIx64
+			     " has no ibv_wr_set_sge, _sge_list, _inline_data or _inline_data_list", slot->wr_id);
+}
+
+int smx_sq_refuse_full(struct smx_dv_qp *qp, uint32_t bb)
+{
+	const struct smx_dv_sq *sq = &qp->sq;
+
+	return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_SQ_FULL, "outstanding %u, in this batch %u, capacity %u; free "
+			     "blocks %u, needed %u", sq->head - sq->tail, sq->wr.nreq, sq->max_post,
+			     sq->bb_count ? smx_sq_free_bb(sq) : 0, bb);
+}
+
+void smx_sq_refuse_setter(struct smx_dv_qp *qp, const char *name)
+{
+	if (!qp->sq.wr.open)
+		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_NOT_STARTED, "%s outside ibv_wr_start", name);
+	else if (!qp->sq.wr.err)
+		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_SETTER, "%s: no open request waits for it", name);
+}
+
+void smx_sq_refuse_builder(struct smx_dv_qp *qp, bool allowed, const char *name)
+{
+	if (!qp->sq.wr.open)
+		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_NOT_STARTED, "%s outside ibv_wr_start", name);
+	else if (qp->sq.wr.err)
+		return;		/* the first failure counts */
+	else if (qp->sq.wr.need_setters)
+		(void)smx_sq_refuse_missing(qp);
+	else if (!allowed)
+		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_OPS_FLAGS, "%s, send_ops_flags 0x%" PRIx64
+				    ", of mlx5dv 0x%" PRIx64, name, qp->send_ops, qp->dv_ops);
+}
+
+int smx_sq_refuse_sge_length(struct smx_dv_qp *qp, size_t i, uint32_t length)
+{
+	return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_SGE_LENGTH, "sge[%zu].length %" PRIu32, i, length);
+}
+
+bool smx_wr_inside(const struct smx_dv_qp *qp)
+{
+	return __atomic_load_n(&qp->sq.wr.open, __ATOMIC_RELAXED) &&
+	       (!qp->sq.lock.needed ||
+		__atomic_load_n(&qp->sq.wr.owner, __ATOMIC_RELAXED) == &this_thread);
+}
+
+static void batch_begin(struct smx_dv_sq *sq)
+{
+	sq->wr.cur_post_rollback = sq->cur_post;
+	sq->wr.fm_cache_rollback = sq->fm_cache;
+	sq->wr.nreq = 0;
+	sq->wr.err = 0;
+	sq->wr.inline_seen = false;
+	sq->wr.need_setters = 0;
+	sq->wr.mkey = NULL;
+	__atomic_store_n(&sq->wr.owner, &this_thread, __ATOMIC_RELAXED);
+	__atomic_store_n(&sq->wr.open, true, __ATOMIC_RELAXED);
+}
+
+static void batch_roll_back(struct smx_dv_sq *sq)
+{
+	sq->cur_post = sq->wr.cur_post_rollback;
+	sq->fm_cache = sq->wr.fm_cache_rollback;
+}
+
+static void batch_end(struct smx_dv_sq *sq)
+{
+	__atomic_store_n(&sq->wr.open, false, __ATOMIC_RELAXED);
+	sq->wr.need_setters = 0;
+	smx_dv_unlock(&sq->lock);
+}
+
+void smx_wr_start(struct ibv_qp_ex *ex)
+{
+	struct smx_dv_qp *qp = smx_dv_qp_of_ex(ex);
+
+	if (smx_wr_inside(qp)) {	/* its lock is ours already */
+		batch_roll_back(&qp->sq);
+		batch_begin(&qp->sq);
+		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_BATCH_OPEN, "ibv_wr_start was called again");
+		return;
+	}
+	smx_dv_lock(&qp->sq.lock);
+	batch_begin(&qp->sq);
+}
+
+int smx_wr_complete(struct ibv_qp_ex *ex)
+{
+	struct smx_dv_qp *qp = smx_dv_qp_of_ex(ex);
+	struct smx_dv_sq *sq = &qp->sq;
+	uint32_t nreq;
+	int err;
+
+	if (!sq->wr.open)
+		return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_NOT_STARTED, "ibv_wr_complete without ibv_wr_start");
+	if (sq->wr.need_setters)
+		(void)smx_sq_refuse_missing(qp);
+	err = sq->wr.err;
+	if (!qp->can_post)
+		err = SMX_SQ_REFUSE(qp, SMX_CHECK_POST_STATE, "state %d, requests in the batch %u",
+				    (int)ex->qp_base.state, sq->wr.nreq);
+	if (err) {
+		batch_roll_back(sq);
+		batch_end(sq);
+		return err;
+	}
+	nreq = sq->wr.nreq;
+	if (nreq)
+		smx_sq_doorbell(qp);
+	batch_end(sq);
+	if (nreq && qp->ring_sq)
+		qp->ring_sq(qp);
+	return 0;
+}
+
+void smx_wr_abort(struct ibv_qp_ex *ex)
+{
+	struct smx_dv_qp *qp = smx_dv_qp_of_ex(ex);
+
+	if (!qp->sq.wr.open) {
+		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_NOT_STARTED, "ibv_wr_abort without ibv_wr_start");
+		return;
+	}
+	batch_roll_back(&qp->sq);
+	batch_end(&qp->sq);
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The one way to build a send work request, used by ibv_wr_*, mlx5dv_wr_* and ibv_post_send.
+ *
+ * smx_wqe_open() claims the blocks and writes the control segment, smx_wqe_put_*() append segments,
+ * smx_wqe_close() fills in the length and moves the producer. Whatever can refuse comes before open. What a
+ * request lacks is in sq->wr.need_setters; the setter that empties it closes the request. The batch is
+ * visible to the device only when smx_sq_doorbell() runs. */
+#ifndef SMX_WQE_BUILD_H
+#define SMX_WQE_BUILD_H
+
+#include "base/bits.h"
+#include "dv/wqe_cursor.h"
+
+/* sq->wr.need_setters */
+enum { SMX_NEED_DATA = 1, SMX_NEED_ADDR = 2, SMX_NEED_MKEY = 4 };
+/* sq->wr.mkey_have */
+enum { SMX_HAVE_ACCESS = 1, SMX_HAVE_LAYOUT = 2 };
+
+/* The first failure of a batch is its result; the open request is dropped. RETURN err. */
+int smx_sq_failed(struct smx_dv_qp *qp, int err);
+
+/* Refuses something on a send queue and fails the batch. Its value is the errno. */
+#define SMX_SQ_REFUSE(qp, check, ...)								\
+	smx_sq_failed((qp), smx_refuse((qp)->refusals, (check),					\
+				       &(struct smx_where){ .qpn = (qp)->qpn, .cookie = (qp),	\
+					       .wqe_index = (uint16_t)(qp)->sq.cur_post },	\
+				       __VA_ARGS__))
+
+/* Cold: the open request lacks setters; there is no room; a setter was called that nothing waits for. */
+int smx_sq_refuse_missing(struct smx_dv_qp *qp);
+int smx_sq_refuse_full(struct smx_dv_qp *qp, uint32_t bb);
+void smx_sq_refuse_setter(struct smx_dv_qp *qp, const char *name);
+void smx_sq_refuse_builder(struct smx_dv_qp *qp, bool allowed, const char *name);
+
+/* Segments between control and the rest: address vector, XRC, or none. */
+static inline uint32_t smx_addr_ds(enum smx_dv_qp_kind kind)
+{
+	static const uint8_t ds[] = {
+		[SMX_DV_UD] = sizeof(struct smx_wqe_av) / SMX_WQE_DS,
+		[SMX_DV_DCI] = sizeof(struct smx_wqe_av) / SMX_WQE_DS,
+		[SMX_DV_XRC_INI] = sizeof(struct smx_wqe_xrc) / SMX_WQE_DS,
+		[SMX_DV_DCT] = 0,
+	};
+
+	return ds[kind];
+}
+
+static inline struct smx_dv_slot *smx_sq_slot(const struct smx_dv_sq *sq, uint32_t bb)
+{
+	return &sq->slot[bb & (sq->bb_count - 1)];
+}
+
+/* Blocks that every request may use; a raw WQE may be longer where there is room. */
+static inline uint32_t smx_sq_wqe_bb(struct smx_dv_sq *sq)
+{
+	if (!sq->wqe_bb && sq->max_post)
+		sq->wqe_bb = sq->bb_count / sq->max_post;
+	return sq->wqe_bb;
+}
+
+static inline uint32_t smx_sq_free_bb(const struct smx_dv_sq *sq)
+{
+	return sq->bb_count - (sq->cur_post - __atomic_load_n(&sq->tail_bb, __ATOMIC_ACQUIRE));
+}
+
+/* Room for one more request of bb blocks. Counting requests is enough until a raw WQE is longer than what
+ * the queue was sized for; hence the blocks too. */
+static inline bool smx_sq_has_room(const struct smx_dv_sq *sq, uint32_t bb)
+{
+	uint32_t tail = __atomic_load_n(&sq->tail, __ATOMIC_ACQUIRE);
+
+	return sq->head - tail + sq->wr.nreq < sq->max_post && bb <= smx_sq_free_bb(sq);
+}
+
+/* What a request needs besides its segments. */
+struct smx_wqe_head {
+	uint32_t opmod_op;	/* [31:24] opmod, [7:0] enum smx_wqe_op */
+	be32 imm;
+	uint32_t flags;		/* enum ibv_send_flags */
+	uint32_t wr_data;	/* as in struct smx_dv_slot */
+	uint64_t wr_id;
+};
+
+/* Begins a request; smx_sq_has_room() was asked. */
+static inline void smx_wqe_open(struct smx_dv_qp *qp, const struct smx_wqe_head *h)
+{
+	struct smx_dv_sq *sq = &qp->sq;
+	uint32_t at = sq->cur_post;
+	struct smx_dv_slot *slot = smx_sq_slot(sq, at);
+	uint8_t fm = h->flags & IBV_SEND_FENCE ? SMX_CTRL_FENCE : sq->fm_cache;
+
+	slot->wr_id = h->wr_id;
+	slot->head = sq->head + sq->wr.nreq;
+	slot->wr_data = h->wr_data;
+	slot->stream = 0;
+	if (h->flags & IBV_SEND_SIGNALED || qp->sq_sig_all)
+		fm |= SMX_CTRL_CQ_UPDATE;
+	if (h->flags & IBV_SEND_SOLICITED)
+		fm |= SMX_CTRL_SOLICITED;
+	sq->fm_cache = 0;
+	sq->wr.wqe_at = at;
+	sq->wr.ds = 1;
+	*(struct smx_wqe_ctrl *)smx_sq_seg(sq, at, 0) = (struct smx_wqe_ctrl){
+		.opmod_idx_opcode = to_be32(h->opmod_op | bits_put(at & 0xffff, 23, 8)),
+		.fm_ce_se = fm,
+		.imm = h->imm,
+	};
+}
+
+static inline void *smx_wqe_put(struct smx_dv_sq *sq, uint32_t ds)
+{
+	void *seg = smx_sq_seg(sq, sq->wr.wqe_at, sq->wr.ds);
+
+	sq->wr.ds += ds;
+	return seg;
+}
+
+static inline void smx_wqe_put_raddr(struct smx_dv_sq *sq, uint64_t va, uint32_t rkey)
+{
+	*(struct smx_wqe_raddr *)smx_wqe_put(sq, 1) = (struct smx_wqe_raddr){
+		.va = to_be64(va), .rkey = to_be32(rkey),
+	};
+}
+
+static inline void smx_wqe_put_atomic(struct smx_dv_sq *sq, uint64_t swap_add, uint64_t compare)
+{
+	*(struct smx_wqe_atomic *)smx_wqe_put(sq, 1) = (struct smx_wqe_atomic){
+		.swap_add = to_be64(swap_add), .compare = to_be64(compare),
+	};
+}
+
+static inline void smx_wqe_put_data(struct smx_dv_sq *sq, uint64_t va, uint32_t length, uint32_t lkey)
+{
+	*(struct smx_wqe_data *)smx_wqe_put(sq, 1) = (struct smx_wqe_data){
+		.byte_count = to_be32(length), .lkey = to_be32(lkey), .va = to_be64(va),
+	};
+}
+
+/* Inline data: header, then the buffers end to end, zeros up to a whole segment. total is their sum and not
+ * 0; element stride lets it walk ibv_data_buf and ibv_sge alike. */
+struct smx_inline_src { const void *addr; size_t length; };
+void smx_wqe_put_inline(struct smx_dv_sq *sq, const struct smx_inline_src *src, size_t n, size_t total);
+
+static inline void smx_wqe_put_inline_one(struct smx_dv_sq *sq, const void *addr, size_t length)
+{
+	smx_wqe_put_inline(sq, &(struct smx_inline_src){ addr, length }, 1, length);
+}
+
+/* ~XOR of the WQE's bytes, so that all of them together XOR to 0xff. */
+uint8_t smx_wqe_signature(const struct smx_dv_sq *sq, uint32_t bb, uint32_t ds);
+
+/* Moves the producer behind a request of ds segments that is complete but for its signature. */
+static inline void smx_wqe_commit(struct smx_dv_qp *qp, struct smx_wqe_ctrl *ctrl)
+{
+	struct smx_dv_sq *sq = &qp->sq;
+	uint32_t at = sq->wr.wqe_at, ds = sq->wr.ds;
+
+	if (qp->wq_sig)
+		ctrl->signature = smx_wqe_signature(sq, at, ds);
+	sq->wr.last_at = at;
+	sq->wr.last_ds = ds;
+	sq->wr.nreq++;
+	sq->cur_post = at + (ds + SMX_DS_PER_BB - 1) / SMX_DS_PER_BB;
+	smx_sq_slot(sq, at)->bb_next = sq->cur_post;
+}
+
+/* Ends the open request. */
+static inline void smx_wqe_close(struct smx_dv_qp *qp)
+{
+	struct smx_wqe_ctrl *ctrl = smx_sq_seg(&qp->sq, qp->sq.wr.wqe_at, 0);
+
+	ctrl->qpn_ds = to_be32(bits_put(qp->qpn, 31, 8) | bits_put(qp->sq.wr.ds, 5, 0));
+	smx_wqe_commit(qp, ctrl);
+}
+
+/* A builder may go on: a batch is open and has not failed, the request before it is complete, the queue pair
+ * offers the operation, and there is room. Otherwise the batch has failed now. */
+static inline bool smx_wr_may_build(struct smx_dv_qp *qp, bool allowed, const char *name)
+{
+	struct smx_dv_sq *sq = &qp->sq;
+
+	if (!sq->wr.open || !allowed || sq->wr.need_setters || sq->wr.err) {
+		smx_sq_refuse_builder(qp, allowed, name);
+		return false;
+	}
+	if (!smx_sq_has_room(sq, smx_sq_wqe_bb(sq))) {
+		smx_sq_refuse_full(qp, sq->wqe_bb);
+		return false;
+	}
+	return true;
+}
+
+static inline bool smx_wr_may_set(struct smx_dv_qp *qp, uint8_t need, const char *name)
+{
+	if (!(qp->sq.wr.need_setters & need)) {
+		smx_sq_refuse_setter(qp, name);
+		return false;
+	}
+	return true;
+}
+
+static inline void smx_wr_setter_done(struct smx_dv_qp *qp, uint8_t need)
+{
+	qp->sq.wr.need_setters &= (uint8_t)~need;
+	if (!qp->sq.wr.need_setters)
+		smx_wqe_close(qp);
+}
+
+static inline be32 smx_raw_be32(__be32 v)
+{
+	be32 x;
+
+	memcpy(&x, &v, sizeof(x));
+	return x;
+}
+
+/* SGE lengths: bit 31 would turn a data segment into an inline header. */
+int smx_sq_refuse_sge_length(struct smx_dv_qp *qp, size_t i, uint32_t length);
+
+/* Memory window operations (wqe_umr.c). RETURN 0, or an errno after a refusal. */
+int smx_wqe_check_bind(struct smx_dv_qp *qp, const struct ibv_mw_bind_info *info);
+/* Appends what a bind, or with length 0 an invalidate, needs after the control segment. */
+void smx_wqe_put_bind(struct smx_dv_qp *qp, enum ibv_mw_type type, uint32_t rkey,
+		      const struct ibv_mw_bind_info *info);
+
+/* Batches (wqe_build.c) */
+void smx_wr_start(struct ibv_qp_ex *ex);
+int smx_wr_complete(struct ibv_qp_ex *ex);
+void smx_wr_abort(struct ibv_qp_ex *ex);
+/* Whether this thread stands inside a batch of the queue, where taking its lock would wait for ever. */
+bool smx_wr_inside(const struct smx_dv_qp *qp);
+
+/* Makes the finished requests visible: doorbell record, then UAR (sq_doorbell.c). */
+void smx_sq_doorbell(struct smx_dv_qp *qp);
+
+/* Builders and setters, for dv_ops.c */
+extern const struct ibv_qp_ex smx_wr_send_ops;		/* wqe_send.c: function pointers only */
+extern const struct mlx5dv_qp_ex smx_wr_dv_ops;		/* wqe_umr.c: likewise */
+void smx_wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey,
+		    const struct ibv_mw_bind_info *info);
+void smx_wr_local_inv(struct ibv_qp_ex *ex, uint32_t rkey);
+void smx_wr_set_dc_addr(struct mlx5dv_qp_ex *dv, struct ibv_ah *ah, uint32_t dctn, uint64_t dc_key);
+void smx_wr_set_dc_addr_stream(struct mlx5dv_qp_ex *dv, struct ibv_ah *ah, uint32_t dctn,
+			       uint64_t dc_key, uint16_t stream_id);
+void smx_wr_raw_wqe(struct mlx5dv_qp_ex *dv, const void *wqe);
+void smx_wr_memcpy(struct mlx5dv_qp_ex *dv, uint32_t dest_lkey, uint64_t dest_addr, uint32_t src_lkey,
+		   uint64_t src_addr, size_t length);
+
+static inline struct smx_dv_qp *smx_dv_qp_of_ex(struct ibv_qp_ex *ex)
+{
+	return (struct smx_dv_qp *)(void *)ex;
+}
+
+static inline struct smx_dv_qp *smx_dv_qp_of_dv(struct mlx5dv_qp_ex *dv)
+{
+	return container_of(dv, struct smx_dv_qp, dv);
+}
+
+#endif
