@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The device's lock, the rings left for its holder, and its thread.
+ *
+ * The lock is a word: HELD while a thread is inside; RINGS when rings were left for it; WAITERS
+ * when commands sleep on it. Whoever rings takes the free lock and does the work itself. Finding it
+ * held, it puts its ring on a list and sets RINGS; the holder cannot leave without seeing that (its
+ * release is a compare-and-swap of exactly HELD): a ring is never lost and nobody waits to post. */
+#include "verbs/engine.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/single_threaded.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/guard.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "verbs/event_queue.h"
+#include "verbs/objects.h"
+#include "verbs/refusal_sink.h"
+
+enum { HELD = 1, RINGS = 2, WAITERS = 4 };
+
+enum {
+	/* Looks at a held lock before sleeping. */
+	SPINS = 100,
+	/* Rounds of other threads' rings before the rest is left to the device's thread. */
+	SERVES = 8,
+	/* Between looks at watched doorbell records: after work was found, doubling up to MAX. */
+	WATCH_NAP_MIN_NS = 1000,
+	WATCH_NAP_MAX_NS = 1000000,
+};
+
+static struct {
+	uint32_t word __attribute__((aligned(64)));
+	uint32_t watched; /* queue pairs that ring only by their doorbell records */
+	uint64_t due_ns; /* when the device wants its next turn; written inside, read anywhere */
+	struct smx_ring *rings; /* left for whoever is inside, newest first */
+	struct smx_dev *dev;
+
+	/* Only touched inside: */
+	bool watch_found; /* a watched queue had work since the thread last napped */
+	bool has_thread, stop;
+	/* When the thread wakes by itself: 0 while it is awake, UINT64_MAX without one. */
+	uint64_t thread_until_ns;
+	uint32_t wake_seq; /* futex the thread sleeps on */
+	pthread_t thread;
+
+	pthread_mutex_t life; /* creation and end of the device */
+	uint32_t users;
+} engine = {
+	.due_ns = UINT64_MAX,
+	.thread_until_ns = UINT64_MAX,
+	.life = PTHREAD_MUTEX_INITIALIZER,
+};
+
+static struct smx_refusal_log refusals = { .sink = smx_refusal_sink };
+
+struct smx_refusal_log *smx_refusals(void)
+{
+	return &refusals;
+}
+
+struct smx_dev *smx_engine_dev(void)
+{
+	return engine.dev;
+}
+
+uint64_t smx_clock_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* Sleeps until *word is no longer seen, or, unless it is UINT64_MAX, until_ns. */
+static void futex_wait(uint32_t *word, uint32_t seen, uint64_t until_ns)
+{
+	struct timespec until = { (time_t)(until_ns / 1000000000u),
+				  (long)(until_ns % 1000000000u) };
+	int saved_errno = errno;
+
+	/* The bitset form takes an absolute time of CLOCK_MONOTONIC. */
+	syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, seen,
+		until_ns == UINT64_MAX ? NULL : &until, NULL, FUTEX_BITSET_MATCH_ANY);
+	errno = saved_errno;
+}
+
+static void futex_wake(uint32_t *word)
+{
+	int saved_errno = errno;
+
+	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	errno = saved_errno;
+}
+
+static inline void cpu_relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield" ::: "memory");
+#endif
+}
+
+static bool swap_word(uint32_t from, uint32_t to, int order)
+{
+	return __atomic_compare_exchange_n(&engine.word, &from, to, false, order, __ATOMIC_RELAXED);
+}
+
+/* A process of one thread needs no locked instructions; glibc knows when it has one. */
+static inline bool try_enter(void)
+{
+	if (__libc_single_threaded) {
+		if (engine.word)
+			return false;
+		engine.word = HELD;
+		return true;
+	}
+	return swap_word(0, HELD, __ATOMIC_ACQUIRE);
+}
+
+static void start_thread(void);
+
+/* The device wants its next turn at due_ns: sees to it that the thread is awake then. Inside. */
+static void set_due(uint64_t due_ns)
+{
+	__atomic_store_n(&engine.due_ns, due_ns, __ATOMIC_RELAXED);
+	if (due_ns >= engine.thread_until_ns)
+		return;
+	if (!engine.has_thread) {
+		start_thread();
+		return;
+	}
+	engine.thread_until_ns = 0;
+	__atomic_fetch_add(&engine.wake_seq, 1, __ATOMIC_RELEASE);
+	futex_wake(&engine.wake_seq);
+}
+
+static void ring_device(struct smx_ring *ring)
+{
+	switch (ring->kind) {
+	case SMX_RING_SQ:
+		smx_dev_ring_sq(engine.dev, ring->obj);
+		break;
+	case SMX_RING_RQ:
+		smx_dev_ring_rq(engine.dev, ring->obj);
+		break;
+	case SMX_RING_SRQ:
+		smx_dev_ring_srq(engine.dev, ring->obj);
+		break;
+	case SMX_RING_CQ:
+		smx_dev_arm_cq(engine.dev, ring->obj,
+			       __atomic_load_n(&ring->arm_word, __ATOMIC_RELAXED));
+		break;
+	}
+}
+
+/* Rings what others left, in the order they left it. Inside. */
+static void take_rings(void)
+{
+	struct smx_ring *list, *next, *oldest = NULL;
+
+	if (!__atomic_load_n(&engine.rings, __ATOMIC_RELAXED))
+		return;
+	list = __atomic_exchange_n(&engine.rings, NULL, __ATOMIC_ACQUIRE);
+	for (; list; list = next) {
+		next = list->next;
+		list->next = oldest;
+		oldest = list;
+	}
+	for (; oldest; oldest = next) {
+		next = oldest->next;
+		/* From here on it may be left again; what was stored before that is seen by us. */
+		__atomic_exchange_n(&oldest->queued, 0, __ATOMIC_ACQ_REL);
+		ring_device(oldest);
+	}
+}
+
+static void turn(void)
+{
+	take_rings();
+	if (__atomic_load_n(&engine.watched, __ATOMIC_RELAXED) && smx_dev_poll_watched(engine.dev))
+		engine.watch_found = true;
+	set_due(smx_dev_turn(engine.dev));
+}
+
+static void leave_contended(void)
+{
+	unsigned int served = 0;
+
+	for (;;) {
+		uint32_t word = __atomic_load_n(&engine.word, __ATOMIC_RELAXED);
+
+		if (word & RINGS) {
+			__atomic_fetch_and(&engine.word, ~(uint32_t)RINGS, __ATOMIC_ACQUIRE);
+			if (served++ < SERVES)
+				turn();
+			else
+				set_due(0);	/* whoever enters next takes the rings */
+			continue;
+		}
+		if (swap_word(word, 0, __ATOMIC_RELEASE)) {
+			if (word & WAITERS)
+				futex_wake(&engine.word);
+			return;
+		}
+	}
+}
+
+static inline void leave(void)
+{
+	if (__libc_single_threaded && engine.word == HELD)
+		engine.word = 0;
+	else if (!swap_word(HELD, 0, __ATOMIC_RELEASE))
+		leave_contended();
+}
+
+/* Puts a ring on the list. RETURN false when the lock was free by now and is taken instead. */
+static bool leave_ring(struct smx_ring *ring)
+{
+	uint32_t word;
+
+	/* Already on the list: its taker will see what we stored before this. */
+	if (!__atomic_exchange_n(&ring->queued, 1, __ATOMIC_ACQ_REL)) {
+		struct smx_ring *head = __atomic_load_n(&engine.rings, __ATOMIC_RELAXED);
+
+		do
+			ring->next = head;
+		while (!__atomic_compare_exchange_n(&engine.rings, &head, ring, true,
+						    __ATOMIC_RELEASE, __ATOMIC_RELAXED));
+	}
+	word = __atomic_load_n(&engine.word, __ATOMIC_RELAXED);
+	for (;;) {
+		if (!(word & HELD)) {
+			if (__atomic_compare_exchange_n(&engine.word, &word, word | HELD, false,
+							__ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+				return false;
+		} else if (__atomic_compare_exchange_n(&engine.word, &word, word | RINGS, false,
+						       __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+			return true;
+		}
+	}
+}
+
+void smx_engine_ring(struct smx_ring *ring)
+{
+	if (try_enter())
+		ring_device(ring);
+	else if (leave_ring(ring))
+		return;
+	turn();
+	leave();
+}
+
+/* Inside without a turn: for those who take one themselves. */
+static void enter(void)
+{
+	uint32_t word;
+
+	for (unsigned int i = 0; i < SPINS; i++) {
+		if (try_enter())
+			return;
+		cpu_relax();
+	}
+	for (;;) {
+		word = __atomic_load_n(&engine.word, __ATOMIC_RELAXED);
+		/* WAITERS stays set: others may sleep too, and one needless wake is cheap. */
+		if (!(word & HELD)) {
+			if (swap_word(word, word | HELD | WAITERS, __ATOMIC_ACQUIRE))
+				return;
+		} else if ((word & WAITERS) || swap_word(word, word | WAITERS, __ATOMIC_RELAXED)) {
+			futex_wait(&engine.word, word | WAITERS, UINT64_MAX);
+		}
+	}
+}
+
+void smx_engine_lock(void)
+{
+	smx_guard_install();
+	enter();
+}
+
+void smx_engine_unlock(void)
+{
+	if (engine.dev)
+		turn();
+	leave();
+}
+
+void smx_engine_ring_drain(struct smx_ring *ring)
+{
+	if (!__atomic_load_n(&ring->queued, __ATOMIC_ACQUIRE))
+		return;
+	enter();
+	take_rings();
+	smx_engine_unlock();
+}
+
+bool smx_engine_poll(void)
+{
+	uint64_t due_ns = __atomic_load_n(&engine.due_ns, __ATOMIC_RELAXED);
+
+	if (!__atomic_load_n(&engine.watched, __ATOMIC_RELAXED)) {
+		if (due_ns == UINT64_MAX || (due_ns && smx_clock_ns() < due_ns))
+			return false;
+	}
+	if (!try_enter())
+		return false;	/* whoever is inside turns it */
+	turn();
+	leave();
+	return true;
+}
+
+void smx_engine_watch(struct smx_qp *qp, bool on)
+{
+	enter();
+	smx_dev_watch_qp(engine.dev, qp, on);
+	__atomic_store_n(&engine.watched, on ? engine.watched + 1 : engine.watched - 1,
+			 __ATOMIC_RELAXED);
+	if (on)
+		set_due(0);	/* the thread looks from now on */
+	smx_engine_unlock();
+}
+
+/* ---- the thread ---- */
+
+static void *device_thread(void *arg)
+{
+	uint64_t nap_ns = WATCH_NAP_MIN_NS;
+
+	(void)arg;
+	prctl(PR_SET_NAME, "softmlx5");
+	prctl(PR_SET_TIMERSLACK, 1000);
+	enter();
+	while (!engine.stop) {
+		uint64_t due_ns;
+		uint32_t seq;
+
+		turn();
+		due_ns = engine.due_ns;
+		if (due_ns == 0) {
+			leave();
+			sched_yield();	/* lets those who wait for the lock have it */
+			enter();
+			continue;
+		}
+		if (engine.watched) {
+			uint64_t look_ns;
+
+			nap_ns = engine.watch_found ? WATCH_NAP_MIN_NS : nap_ns * 2;
+			if (nap_ns > WATCH_NAP_MAX_NS)
+				nap_ns = WATCH_NAP_MAX_NS;
+			engine.watch_found = false;
+			look_ns = smx_clock_ns() + nap_ns;
+			due_ns = look_ns < due_ns ? look_ns : due_ns;
+		}
+		engine.thread_until_ns = due_ns;
+		seq = __atomic_load_n(&engine.wake_seq, __ATOMIC_ACQUIRE);
+		leave();
+		futex_wait(&engine.wake_seq, seq, due_ns);
+		enter();
+		engine.thread_until_ns = 0;
+	}
+	leave();
+	return NULL;
+}
+
+/* Inside. Signals are the program's threads' business. */
+static void start_thread(void)
+{
+	sigset_t all, old;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&engine.thread, NULL, device_thread, NULL);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (err) {
+		smx_log(SMX_LOG_WARN,
+			"no device thread (%s): timers run only while completions are polled",
+			strerror(err));
+		engine.thread_until_ns = 0; /* once; pollers and posters still turn the device */
+		return;
+	}
+	engine.has_thread = true;
+	engine.thread_until_ns = 0;
+}
+
+static void end_thread(void)
+{
+	if (!engine.has_thread)
+		return;
+	enter();
+	engine.stop = true;
+	__atomic_fetch_add(&engine.wake_seq, 1, __ATOMIC_RELEASE);
+	futex_wake(&engine.wake_seq);
+	leave();
+	pthread_join(engine.thread, NULL);
+	engine.stop = false;
+	engine.has_thread = false;
+}
+
+/* ---- creation, end, fork ---- */
+
+static uint64_t env_now(void *arg)
+{
+	(void)arg;
+	return smx_clock_ns();
+}
+
+static void env_cq_event(void *cookie, void *arg)
+{
+	(void)arg;
+	smx_event_cq(cookie);
+}
+
+static void env_async_event(enum ibv_event_type type, void *cookie, void *arg)
+{
+	(void)arg;
+	smx_event_async(type, cookie);
+}
+
+static void fork_prepare(void)
+{
+	pthread_mutex_lock(&engine.life);
+	enter();
+}
+
+static void fork_parent(void)
+{
+	leave();
+	pthread_mutex_unlock(&engine.life);
+}
+
+/* The child has a copy of the device and of all that its queues hold, and one thread: this one. */
+static void fork_child(void)
+{
+	__atomic_store_n(&engine.word, 0, __ATOMIC_RELAXED);
+	engine.has_thread = false;
+	engine.stop = false;
+	engine.thread_until_ns = UINT64_MAX;
+	refusals.lock = 0;
+	smx_event_queues_fork_child();
+	pthread_mutex_init(&engine.life, NULL);
+	/* Work that the parent's thread was to do is now ours. */
+	if (engine.dev && engine.due_ns != UINT64_MAX)
+		engine.due_ns = 0;
+}
+
+static void register_fork(void)
+{
+	pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+static int create(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	const struct smx_dev_attr attr = {
+		.env = {
+			.now = env_now,
+			.cq_event = env_cq_event,
+			.async_event = env_async_event,
+			.copy = smx_guard_copy,
+			.call = smx_guard_call,
+			.refusals = &refusals,
+		},
+		.memcpy_max_bytes = smx_setting_number(SMX_SET_MEMCPY_MAX),
+		.turn_budget_bytes = smx_setting_number(SMX_SET_INLINE_BUDGET),
+		.mtu_bytes = (uint32_t)smx_setting_number(SMX_SET_MTU),
+		.key_seed = (uint32_t)(smx_clock_ns() ^ (uint64_t)getpid()),
+	};
+
+	pthread_once(&once, register_fork);
+	smx_guard_install();
+	return smx_dev_create(&attr, &engine.dev);
+}
+
+int smx_engine_get(void)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&engine.life);
+	if (!engine.users)
+		err = create();
+	if (!err)
+		engine.users++;
+	pthread_mutex_unlock(&engine.life);
+	return err;
+}
+
+void smx_engine_put(void)
+{
+	pthread_mutex_lock(&engine.life);
+	if (!--engine.users) {
+		end_thread();
+		enter();
+		smx_dev_destroy(engine.dev);
+		engine.dev = NULL;
+		engine.due_ns = UINT64_MAX;
+		engine.thread_until_ns = UINT64_MAX;
+		engine.watched = 0;
+		leave();
+	}
+	pthread_mutex_unlock(&engine.life);
+}

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Contexts: opening, importing and closing the device; their asynchronous events. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "verbs/event_queue.h"
+#include "verbs/ibv_device.h"
+#include "verbs/objects.h"
+
+enum {
+	UAR_BYTES = 4096,
+	UAR_BLUEFLAME = 0x800,		/* where the BlueFlame register lies in the page */
+	BLUEFLAME_BYTES = 256,		/* of one half */
+};
+
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct smx_ctx *all;
+
+static void list_add(struct smx_ctx *ctx)
+{
+	pthread_mutex_lock(&all_lock);
+	ctx->next = all;
+	all = ctx;
+	pthread_mutex_unlock(&all_lock);
+}
+
+static void list_remove(struct smx_ctx *ctx)
+{
+	pthread_mutex_lock(&all_lock);
+	for (struct smx_ctx **link = &all; *link; link = &(*link)->next) {
+		if (*link == ctx) {
+			*link = ctx->next;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&all_lock);
+}
+
+/* The descriptor's identity is all that is used of it; a copy made by dup(2) has the same. */
+static int identify(int fd, uint64_t id[2])
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return errno;
+	id[0] = st.st_dev;
+	id[1] = st.st_ino;
+	return 0;
+}
+
+/* The 64 bytes that memcpy WQEs name, with their key. */
+static int make_opaque(struct smx_ctx *ctx)
+{
+	struct smx_mkey_attr attr = {
+		.kind = SMX_MKEY_DIRECT,
+		.access = IBV_ACCESS_LOCAL_WRITE,
+		.start = (uintptr_t)ctx->opaque,
+		.length = sizeof(ctx->opaque),
+		.host = ctx->opaque,
+	};
+	uint32_t pdn;
+	int err;
+
+	smx_engine_lock();
+	err = smx_cmd_alloc_pd(smx_engine_dev(), &ctx->opaque_pd, &pdn);
+	if (!err) {
+		attr.pd = ctx->opaque_pd;
+		err = smx_cmd_create_mkey(smx_engine_dev(), &attr, &ctx->opaque_mkey,
+					  &ctx->opaque_lkey);
+	}
+	smx_engine_unlock();
+	return err;
+}
+
+static int make_uar(struct smx_ctx *ctx)
+{
+	ctx->uar =
+		mmap(NULL, UAR_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (ctx->uar == MAP_FAILED) {
+		ctx->uar = NULL;
+		return errno;
+	}
+	ctx->bf = (struct smx_dv_bf){
+		.reg = ctx->uar + UAR_BLUEFLAME,
+		.uuarn = 1,
+		.buf_bytes = BLUEFLAME_BYTES,
+		.lock.needed = !ctx->single_threaded,
+	};
+	return 0;
+}
+
+static int make_events(struct smx_ctx *ctx)
+{
+	int err;
+
+	ctx->async = malloc(sizeof(*ctx->async));
+	if (!ctx->async)
+		return ENOMEM;
+	err = smx_event_queue_init(ctx->async);
+	if (err) {
+		free(ctx->async);
+		ctx->async = NULL;
+		return err;
+	}
+	ctx->v.context.async_fd = ctx->async->read_fd;
+	return 0;
+}
+
+static void fill_ops(struct smx_ctx *ctx)
+{
+	struct verbs_context *v = &ctx->v;
+
+	v->sz = sizeof(*v);
+	v->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+	v->context.num_comp_vectors = SMX_COMP_VECTORS;
+	smx_ops_not_offered(v);
+	smx_ops_query(v);
+	smx_ops_pd(v);
+	smx_ops_mr(v);
+	smx_ops_cq(v);
+	smx_ops_srq(v);
+	smx_ops_qp(v);
+}
+
+/* Undoes whatever of a context was made. The device is this context's until the end. */
+static void unmake(struct smx_ctx *ctx)
+{
+	smx_engine_lock();
+	if (ctx->opaque_mkey)
+		smx_cmd_destroy_mkey(smx_engine_dev(), ctx->opaque_mkey);
+	if (ctx->opaque_pd)
+		smx_cmd_dealloc_pd(smx_engine_dev(), ctx->opaque_pd);
+	smx_engine_unlock();
+	smx_engine_put();
+	if (ctx->async)
+		smx_event_queue_fini(ctx->async);
+	free(ctx->async);
+	if (ctx->v.context.cmd_fd >= 0)
+		close(ctx->v.context.cmd_fd);
+	if (ctx->uar)
+		munmap(ctx->uar, UAR_BYTES);
+	smx_dv_table_fini(&ctx->qps);
+	smx_dv_table_fini(&ctx->srqs);
+	pthread_mutex_destroy(&ctx->lock);
+	pthread_mutex_destroy(&ctx->v.context.mutex);
+	free(ctx);
+}
+
+/* Takes over cmd_fd. RETURN the context, or NULL with errno set; cmd_fd is the caller's then. */
+static struct ibv_context *open_context(struct ibv_device *device, int cmd_fd, bool imported)
+{
+	struct smx_ctx *ctx = calloc(1, sizeof(*ctx));
+	const char *single = getenv("MLX5_SINGLE_THREADED");
+	int err;
+
+	if (!ctx) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	err = smx_engine_get();
+	if (err) {
+		free(ctx);
+		errno = err;
+		return NULL;
+	}
+	ctx->v.context.device = device;
+	ctx->v.context.cmd_fd = -1;
+	ctx->v.context.async_fd = -1;
+	ctx->imported = imported;
+	ctx->single_threaded = single && !strcmp(single, "1");
+	pthread_mutex_init(&ctx->lock, NULL);
+	pthread_mutex_init(&ctx->v.context.mutex, NULL);
+	err = identify(cmd_fd, ctx->id);
+	if (!err)
+		err = make_uar(ctx);
+	if (!err)
+		err = make_events(ctx);
+	if (!err)
+		err = make_opaque(ctx);
+	if (err) {
+		unmake(ctx);
+		errno = err;
+		return NULL;
+	}
+	ctx->v.context.cmd_fd = cmd_fd;
+	ctx->refusals_from = __atomic_load_n(&smx_refusals()->count, __ATOMIC_RELAXED);
+	fill_ops(ctx);
+	list_add(ctx);
+	return &ctx->v.context;
+}
+
+struct ibv_context *smx_ctx_open(struct ibv_device *device)
+{
+	struct ibv_context *context;
+	int fd = memfd_create("softmlx5", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return NULL;
+	context = open_context(device, fd, false);
+	if (!context) {
+		int err = errno;
+
+		close(fd);
+		errno = err;
+	}
+	return context;
+}
+
+struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	return smx_ctx_open(device);
+}
+
+struct ibv_context *ibv_import_device(int cmd_fd)
+{
+	bool found = false;
+	uint64_t id[2];
+	int err = identify(cmd_fd, id);
+
+	if (err) {
+		errno = err;
+		return NULL;
+	}
+	pthread_mutex_lock(&all_lock);
+	for (struct smx_ctx *ctx = all; ctx && !found; ctx = ctx->next)
+		found = ctx->id[0] == id[0] && ctx->id[1] == id[1];
+	pthread_mutex_unlock(&all_lock);
+	if (!found) {
+		errno = smx_refuse(smx_refusals(), SMX_CHECK_OBJECT_ARG, NULL,
+				   "descriptor %d is no context of this process", cmd_fd);
+		return NULL;
+	}
+	return open_context(smx_device(), cmd_fd, true);
+}
+
+void smx_ctx_hold(struct ibv_context *context)
+{
+	__atomic_fetch_add(&smx_ctx_of(context)->refs, 1, __ATOMIC_RELAXED);
+}
+
+void smx_ctx_drop(struct ibv_context *context)
+{
+	struct smx_ctx *ctx = smx_ctx_of(context);
+
+	if (!__atomic_sub_fetch(&ctx->refs, 1, __ATOMIC_ACQ_REL) &&
+	    __atomic_load_n(&ctx->closed, __ATOMIC_ACQUIRE))
+		unmake(ctx);
+}
+
+/* Objects that the program left behind keep their context alive until they are destroyed, so that a
+ * late ibv_destroy_* or ibv_dereg_mr does not touch freed memory. */
+int ibv_close_device(struct ibv_context *context)
+{
+	struct smx_ctx *ctx = smx_ctx_of(context);
+	uint32_t left;
+
+	list_remove(ctx);
+	smx_ctx_hold(context);
+	__atomic_store_n(&ctx->closed, true, __ATOMIC_RELEASE);
+	left = __atomic_load_n(&ctx->refs, __ATOMIC_RELAXED) - 1;
+	if (left)
+		smx_log(SMX_LOG_INFO,
+			"a context was closed with %u objects left in it; it stays until they go",
+			left);
+	smx_ctx_drop(context);
+	return 0;
+}
+
+/* ---- asynchronous events ---- */
+
+/* The counter of events read that an object's destruction waits for. */
+static uint32_t *delivered_of(enum ibv_event_type type, void *obj)
+{
+	switch (type) {
+	case IBV_EVENT_CQ_ERR:
+		return &((struct smx_vcq *)obj)->async_events;
+	case IBV_EVENT_SRQ_ERR:
+	case IBV_EVENT_SRQ_LIMIT_REACHED:
+		return &((struct smx_vsrq *)obj)->async_events;
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+	case IBV_EVENT_COMM_EST:
+	case IBV_EVENT_SQ_DRAINED:
+	case IBV_EVENT_PATH_MIG:
+	case IBV_EVENT_PATH_MIG_ERR:
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
+		return &((struct smx_vqp *)obj)->async_events;
+	default:
+		return NULL;
+	}
+}
+
+void smx_event_async(enum ibv_event_type type, void *obj)
+{
+	uint32_t *delivered = delivered_of(type, obj);
+	struct ibv_context *context;
+
+	/* Every object begins with its context; the device itself raises nothing else. */
+	if (!obj || !delivered)
+		return;
+	context = *(struct ibv_context **)obj;
+	smx_event_queue_push(
+		smx_ctx_of(context)->async,
+		&(struct smx_event){ .obj = obj, .type = type, .delivered = delivered });
+}
+
+void smx_event_async_end(struct ibv_context *context, void *obj, uint32_t *delivered,
+			 pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed)
+{
+	uint32_t read = smx_event_queue_forget(smx_ctx_of(context)->async, obj, delivered);
+
+	pthread_mutex_lock(mutex);
+	while (*completed != read)
+		pthread_cond_wait(cond, mutex);
+	pthread_mutex_unlock(mutex);
+}
+
+int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
+{
+	struct smx_event e;
+
+	if (smx_event_queue_pop(smx_ctx_of(context)->async, &e))
+		return -1;
+	event->event_type = e.type;
+	event->element.qp = e.obj;	/* a union of pointers */
+	return 0;
+}
+
+static void acknowledge(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed)
+{
+	pthread_mutex_lock(mutex);
+	++*completed;
+	pthread_cond_signal(cond);
+	pthread_mutex_unlock(mutex);
+}
+
+void ibv_ack_async_event(struct ibv_async_event *event)
+{
+	struct ibv_cq *cq = event->element.cq;
+	struct ibv_srq *srq = event->element.srq;
+	struct ibv_qp *qp = event->element.qp;
+
+	switch (event->event_type) {
+	case IBV_EVENT_CQ_ERR:
+		acknowledge(&cq->mutex, &cq->cond, &cq->async_events_completed);
+		break;
+	case IBV_EVENT_SRQ_ERR:
+	case IBV_EVENT_SRQ_LIMIT_REACHED:
+		acknowledge(&srq->mutex, &srq->cond, &srq->events_completed);
+		break;
+	default:
+		if (delivered_of(event->event_type, qp))
+			acknowledge(&qp->mutex, &qp->cond, &qp->events_completed);
+		break;
+	}
+}

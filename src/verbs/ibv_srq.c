@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Shared receive queues, basic and XRC. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "verbs/ibv_device.h"
+#include "verbs/objects.h"
+
+static struct smx_vsrq *vsrq_of(struct ibv_srq *srq)
+{
+	return (struct smx_vsrq *)(void *)srq;
+}
+
+static void ring(struct smx_dv_srq *dv)
+{
+	smx_engine_ring(&container_of(dv, struct smx_vsrq, dv)->ring);
+}
+
+static int make_memory(struct smx_vsrq *vsrq)
+{
+	struct smx_dv_srq *dv = &vsrq->dv;
+
+	vsrq->buf_bytes = (size_t)dv->wqe_count * dv->stride_bytes;
+	vsrq->buf = smx_queue_alloc_in(vsrq->pd->ibv.context, vsrq->pd, vsrq->buf_bytes,
+				       MLX5DV_RES_TYPE_SRQ);
+	vsrq->dbrec_mem = vsrq->buf ? smx_queue_alloc(vsrq->pd, 8, MLX5DV_RES_TYPE_DBR) : NULL;
+	dv->wr_id = vsrq->dbrec_mem ? calloc(dv->wqe_count, sizeof(*dv->wr_id)) : NULL;
+	if (!dv->wr_id)
+		return ENOMEM;
+	dv->buf = vsrq->buf;
+	dv->dbrec = vsrq->dbrec_mem;
+	return 0;
+}
+
+static void release(struct smx_vsrq *vsrq)
+{
+	smx_queue_free(vsrq->pd, vsrq->buf, vsrq->buf_bytes, MLX5DV_RES_TYPE_SRQ);
+	smx_queue_free(vsrq->pd, vsrq->dbrec_mem, 8, MLX5DV_RES_TYPE_DBR);
+	free(vsrq->dv.wr_id);
+	free(vsrq);
+}
+
+static int make_device_srq(struct smx_vsrq *vsrq)
+{
+	const struct smx_srq_attr attr = {
+		.buf = vsrq->buf,
+		.wqe_count = vsrq->dv.wqe_count,
+		.stride_bytes = vsrq->dv.stride_bytes,
+		.dbrec = vsrq->dbrec_mem,
+		.pd = vsrq->pd->dev,
+		.xrcd = vsrq->xrcd ? ((struct smx_vxrcd *)(void *)vsrq->xrcd)->dev : NULL,
+		.cq = vsrq->cq ? ((struct smx_vcq *)(void *)vsrq->cq)->dev : NULL,
+		.cookie = vsrq,
+	};
+	int err;
+
+	smx_engine_lock();
+	err = smx_cmd_create_srq(smx_engine_dev(), &attr, &vsrq->dev, &vsrq->dv.srqn);
+	smx_engine_unlock();
+	vsrq->ring = (struct smx_ring){ .kind = SMX_RING_SRQ, .obj = vsrq->dev };
+	return err;
+}
+
+static int enter_table(struct smx_ctx *ctx, uint32_t srqn, struct smx_vsrq *vsrq)
+{
+	int err;
+
+	pthread_mutex_lock(&ctx->lock);
+	err = smx_dv_table_set(&ctx->srqs, srqn, vsrq ? &vsrq->dv : NULL);
+	pthread_mutex_unlock(&ctx->lock);
+	return err;
+}
+
+/* The driver's and the device's part, for a type, domain and CQ that are already set. */
+static int make(struct smx_vsrq *vsrq, struct ibv_context *context, struct ibv_srq_attr *attr)
+{
+	struct smx_dv_srq *dv = &vsrq->dv;
+	int err;
+
+	dv->refusals = smx_refusals();
+	dv->lock.needed = smx_lock_needed(context, vsrq->pd);
+	dv->ring = ring;
+	err = smx_dv_srq_size(dv->refusals, attr, &dv->wqe_count, &dv->stride_bytes);
+	if (err)
+		return err;
+	dv->max_gs = attr->max_sge;
+	err = make_memory(vsrq);
+	if (err)
+		return err;
+	smx_dv_srq_init(dv);
+	err = make_device_srq(vsrq);
+	if (err)
+		return err;
+	err = enter_table(smx_ctx_of(context), dv->srqn, vsrq);
+	if (err) {
+		smx_engine_lock();
+		smx_cmd_destroy_srq(smx_engine_dev(), vsrq->dev);
+		smx_engine_unlock();
+	}
+	return err;
+}
+
+static struct ibv_srq *create(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr,
+			      enum ibv_srq_type type, struct ibv_srq_attr *sizes)
+{
+	struct smx_vsrq *vsrq;
+	struct ibv_srq *ibv;
+	int err = 0;
+
+	if (sizes->max_wr > SMX_MAX_SRQ_WR || sizes->max_sge > SMX_MAX_SRQ_SGE)
+		err = smx_refuse(
+			smx_refusals(), SMX_CHECK_OBJECT_ARG, NULL,
+			"shared receive queue of max_wr %u max_sge %u; the device has %d and %d",
+			sizes->max_wr, sizes->max_sge, SMX_MAX_SRQ_WR, SMX_MAX_SRQ_SGE);
+	vsrq = err ? NULL : calloc(1, sizeof(*vsrq));
+	if (!vsrq) {
+		errno = err ? err : ENOMEM;
+		return NULL;
+	}
+	vsrq->pd = smx_vpd_of(attr->pd);
+	vsrq->type = type;
+	if (type == IBV_SRQT_XRC) {
+		vsrq->xrcd = attr->xrcd;
+		vsrq->cq = attr->cq;
+	}
+	err = make(vsrq, context, sizes);
+	if (err) {
+		release(vsrq);
+		errno = err;
+		return NULL;
+	}
+	vsrq->attr = *sizes;
+	ibv = &vsrq->dv.ibv;
+	ibv->context = context;
+	ibv->srq_context = attr->srq_context;
+	ibv->pd = attr->pd;
+	ibv->handle = vsrq->dv.srqn;
+	pthread_mutex_init(&ibv->mutex, NULL);
+	pthread_cond_init(&ibv->cond, NULL);
+	smx_vpd_hold(vsrq->pd);
+	smx_ctx_hold(context);
+	return ibv;
+}
+
+struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+{
+	struct ibv_srq_init_attr_ex ex = { .srq_context = attr->srq_context, .pd = pd };
+
+	return create(pd->context, &ex, IBV_SRQT_BASIC, &attr->attr);
+}
+
+static struct ibv_srq *create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
+{
+	enum ibv_srq_type type =
+		attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE ? attr->srq_type : IBV_SRQT_BASIC;
+	const uint32_t xrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+	const char *why = NULL;
+
+	if (type == IBV_SRQT_TM) {
+		smx_not_offered("ibv_create_srq_ex with tag matching");
+		return NULL;
+	}
+	if (attr->comp_mask & ~(uint32_t)(IBV_SRQ_INIT_ATTR_RESERVED - 1))
+		why = "comp_mask has bits that are not known";
+	else if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd)
+		why = "a protection domain is needed";
+	else if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC)
+		why = "the type is not known";
+	else if (type == IBV_SRQT_XRC &&
+		 ((attr->comp_mask & xrc) != xrc || !attr->xrcd || !attr->cq))
+		why = "an XRC queue needs an XRC domain and a completion queue";
+	if (why) {
+		errno = smx_refuse(smx_refusals(), SMX_CHECK_OBJECT_ARG, NULL,
+				   "shared receive queue of type %d comp_mask 0x%x: %s", (int)type,
+				   attr->comp_mask, why);
+		return NULL;
+	}
+	return create(context, attr, type, &attr->attr);
+}
+
+int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
+{
+	struct smx_vsrq *vsrq = vsrq_of(srq);
+	int err;
+
+	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
+		return smx_refuse(smx_refusals(), SMX_CHECK_OBJECT_ARG, NULL,
+				  "mask 0x%x of modify_srq", (unsigned int)mask);
+	if (mask & IBV_SRQ_MAX_WR)
+		return smx_refuse(
+			smx_refusals(), SMX_CHECK_OBJECT_ARG, NULL,
+			"modify_srq to max_wr %u: a ConnectX does not resize shared receive queues",
+			attr->max_wr);
+	if (!(mask & IBV_SRQ_LIMIT))
+		return 0;
+	if (attr->srq_limit >= vsrq->dv.wqe_count)
+		return smx_refuse(smx_refusals(), SMX_CHECK_OBJECT_ARG, NULL,
+				  "srq_limit %u, the queue has max_wr %u", attr->srq_limit,
+				  vsrq->attr.max_wr);
+	smx_engine_lock();
+	err = smx_cmd_arm_srq(smx_engine_dev(), vsrq->dev, attr->srq_limit);
+	smx_engine_unlock();
+	return err;
+}
+
+int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
+{
+	struct smx_vsrq *vsrq = vsrq_of(srq);
+	int err;
+
+	*attr = vsrq->attr;
+	smx_engine_lock();
+	err = smx_cmd_query_srq(smx_engine_dev(), vsrq->dev, &attr->srq_limit);
+	smx_engine_unlock();
+	return err;
+}
+
+static int get_srq_num(struct ibv_srq *srq, uint32_t *srq_num)
+{
+	*srq_num = vsrq_of(srq)->dv.srqn;
+	return 0;
+}
+
+int ibv_destroy_srq(struct ibv_srq *srq)
+{
+	struct smx_vsrq *vsrq = vsrq_of(srq);
+	struct ibv_context *context = srq->context;
+	int err;
+
+	smx_engine_ring_drain(&vsrq->ring);
+	smx_engine_lock();
+	err = smx_cmd_destroy_srq(smx_engine_dev(), vsrq->dev);
+	smx_engine_unlock();
+	if (err)
+		return err;
+	if (vsrq->cq)
+		smx_dv_cq_clean(smx_dv_cq_of(vsrq->cq), 0, &vsrq->dv);
+	enter_table(smx_ctx_of(context), vsrq->dv.srqn, NULL);
+	smx_event_async_end(context, vsrq, &vsrq->async_events, &srq->mutex, &srq->cond,
+			    &srq->events_completed);
+	smx_vpd_drop(vsrq->pd);
+	pthread_mutex_destroy(&srq->mutex);
+	pthread_cond_destroy(&srq->cond);
+	release(vsrq);
+	smx_ctx_drop(context);
+	return 0;
+}
+
+void smx_ops_srq(struct verbs_context *v)
+{
+	v->create_srq_ex = create_srq_ex;
+	v->get_srq_num = get_srq_num;
+	v->context.ops.post_srq_recv = smx_dv_post_srq_recv;
+	smx_ops_xrcd(v);
+}
