@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The whole way in one thread of one process: post, execute, complete, poll.
+ *
+ * usage: local_bench [ROUNDS]
+ * Each row is measured ROUNDS times, alternating with its yardstick where it has one (memcpy, the plain C
+ * loop for the same pattern), and printed as one line:
+ *   name <tab> unit <tab> ours, one value a round <tab> yardstick, one value a round or "-"
+ * bench/run.py makes the table. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+
+enum { BUF_BYTES = 64 << 20, DEPTH = 256, SIGNAL_EVERY = 32, DC_KEY = 0x1234 };
+
+struct bench {
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	struct ibv_srq *srq;
+	struct ibv_qp *rc, *rc_peer, *dci, *dct;
+	struct ibv_ah *ah;
+	uint8_t *src, *dst;
+	struct ibv_mr *src_mr, *dst_mr;
+	struct mlx5dv_mkey *mkey;
+};
+
+static void die(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static struct ibv_qp *make_qp(struct bench *b, int dc, enum mlx5dv_dc_type type)
+{
+	struct ibv_qp_init_attr_ex attr = {
+		.qp_type = dc ? IBV_QPT_DRIVER : IBV_QPT_RC, .pd = b->pd, .send_cq = b->cq, .recv_cq = b->cq,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.cap = { .max_send_wr = DEPTH, .max_recv_wr = dc ? 0 : DEPTH, .max_send_sge = 4,
+			 .max_recv_sge = dc ? 0 : 1, .max_inline_data = dc ? 0 : 512 },
+	};
+	struct mlx5dv_qp_init_attr dv = { 0 };
+	struct ibv_qp *qp;
+
+	if (dc) {
+		dv.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
+		dv.dc_init_attr.dc_type = type;
+		dv.dc_init_attr.dct_access_key = DC_KEY;
+	}
+	if (dc && type == MLX5DV_DCTYPE_DCT) {
+		attr.srq = b->srq;
+		attr.cap = (struct ibv_qp_cap){ 0 };
+	} else {
+		attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+		attr.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_SEND;
+		dv.comp_mask |= MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS;
+		dv.send_ops_flags = MLX5DV_QP_EX_WITH_MEMCPY | (dc ? 0 : MLX5DV_QP_EX_WITH_MR_INTERLEAVED |
+									  MLX5DV_QP_EX_WITH_MR_LIST);
+	}
+	qp = mlx5dv_create_qp(b->ctx, &attr, &dv);
+	if (!qp)
+		die("mlx5dv_create_qp");
+	return qp;
+}
+
+static void to_rts(struct bench *b, struct ibv_qp *qp, uint32_t peer, union ibv_gid gid, int dci, int dct)
+{
+	struct ibv_qp_attr a = {
+		.qp_state = IBV_QPS_INIT, .port_num = 1,
+		.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE,
+	};
+	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (dci ? 0 : IBV_QP_ACCESS_FLAGS);
+
+	(void)b;
+	if (ibv_modify_qp(qp, &a, mask))
+		die("INIT");
+	a.qp_state = IBV_QPS_RTR;
+	a.path_mtu = IBV_MTU_4096;
+	a.dest_qp_num = peer;
+	a.max_dest_rd_atomic = 16;
+	a.min_rnr_timer = 12;
+	a.ah_attr = (struct ibv_ah_attr){ .is_global = 1, .port_num = 1, .grh = { .dgid = gid, .hop_limit = 64 } };
+	mask = IBV_QP_STATE | IBV_QP_PATH_MTU;
+	if (dct)
+		mask |= IBV_QP_AV | IBV_QP_MIN_RNR_TIMER;
+	else if (!dci)
+		mask |= IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	if (ibv_modify_qp(qp, &a, mask))
+		die("RTR");
+	if (dct)
+		return;
+	a.qp_state = IBV_QPS_RTS;
+	a.timeout = 14;
+	a.retry_cnt = 7;
+	a.rnr_retry = 7;
+	a.max_rd_atomic = 16;
+	if (ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				  IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
+		die("RTS");
+}
+
+static void open_all(struct bench *b)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_srq_init_attr srq = { .attr = { .max_wr = DEPTH, .max_sge = 1 } };
+	struct mlx5dv_mkey_init_attr mk = { .create_flags = MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT, .max_entries = 4 };
+	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+	union ibv_gid gid;
+	struct ibv_ah_attr ah = { .is_global = 1, .port_num = 1, .grh = { .hop_limit = 64 } };
+
+	if (!list || !list[0])
+		die("no device");
+	b->ctx = ibv_open_device(list[0]);
+	if (!b->ctx || !(b->pd = ibv_alloc_pd(b->ctx)) || !(b->cq = ibv_create_cq(b->ctx, 4 * DEPTH, NULL, NULL, 0)) ||
+	    !(b->srq = ibv_create_srq(b->pd, &srq)) || ibv_query_gid(b->ctx, 1, 0, &gid))
+		die("open");
+	b->src = aligned_alloc(4096, BUF_BYTES);
+	b->dst = aligned_alloc(4096, BUF_BYTES);
+	memset(b->src, 1, BUF_BYTES);
+	memset(b->dst, 2, BUF_BYTES);
+	b->src_mr = ibv_reg_mr(b->pd, b->src, BUF_BYTES, access);
+	b->dst_mr = ibv_reg_mr(b->pd, b->dst, BUF_BYTES, access);
+	b->rc = make_qp(b, 0, 0);
+	b->rc_peer = make_qp(b, 0, 0);
+	b->dct = make_qp(b, 1, MLX5DV_DCTYPE_DCT);
+	b->dci = make_qp(b, 1, MLX5DV_DCTYPE_DCI);
+	ah.grh.dgid = gid;
+	b->ah = ibv_create_ah(b->pd, &ah);
+	to_rts(b, b->rc, b->rc_peer->qp_num, gid, 0, 0);
+	to_rts(b, b->rc_peer, b->rc->qp_num, gid, 0, 0);
+	to_rts(b, b->dct, 0, gid, 0, 1);
+	to_rts(b, b->dci, 0, gid, 1, 0);
+	mk.pd = b->pd;
+	b->mkey = mlx5dv_create_mkey(&mk);
+	if (!b->src_mr || !b->dst_mr || !b->ah || !b->mkey)
+		die("objects");
+	ibv_free_device_list(list);
+}
+
+static void wait_one(struct bench *b)
+{
+	struct ibv_wc wc;
+	int n;
+
+	while (!(n = ibv_poll_cq(b->cq, 1, &wc)))
+		;
+	if (n < 0 || wc.status) {
+		fprintf(stderr, "completion: %s\n", n < 0 ? "poll failed" : ibv_wc_status_str(wc.status));
+		exit(1);
+	}
+}
+
+/* count WRITEs (or memcpys) of len bytes, every `every`-th signaled, one doorbell each. RETURN seconds. */
+enum what { RC_WRITE, DC_WRITE, RC_READ, MEMCPY, MKEY_READ };
+
+static double run(struct bench *b, enum what what, uint32_t len, uint32_t count, uint32_t every)
+{
+	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(what == DC_WRITE ? b->dci : b->rc);
+	struct mlx5dv_qp_ex *dv = mlx5dv_qp_ex_from_ibv_qp_ex(qp);
+	double began = now();
+
+	for (uint32_t i = 1; i <= count; i++) {
+		int signal = i % every == 0 || i == count;
+
+		ibv_wr_start(qp);
+		qp->wr_id = i;
+		qp->wr_flags = signal ? IBV_SEND_SIGNALED : 0;
+		if (what == MEMCPY) {
+			mlx5dv_wr_memcpy(dv, b->dst_mr->lkey, (uintptr_t)b->dst, b->src_mr->lkey, (uintptr_t)b->src, len);
+		} else if (what == RC_READ) {
+			ibv_wr_rdma_read(qp, b->src_mr->rkey, (uintptr_t)b->src);
+			ibv_wr_set_sge(qp, b->dst_mr->lkey, (uintptr_t)b->dst, len);
+		} else if (what == MKEY_READ) {
+			ibv_wr_rdma_read(qp, b->mkey->rkey, 0);
+			ibv_wr_set_sge(qp, b->dst_mr->lkey, (uintptr_t)b->dst, len);
+		} else {
+			ibv_wr_rdma_write(qp, b->dst_mr->rkey, (uintptr_t)b->dst);
+			ibv_wr_set_sge(qp, b->src_mr->lkey, (uintptr_t)b->src, len);
+			if (what == DC_WRITE)
+				mlx5dv_wr_set_dc_addr(dv, b->ah, b->dct->qp_num, DC_KEY);
+		}
+		if (ibv_wr_complete(qp))
+			die("ibv_wr_complete");
+		if (signal)
+			wait_one(b);
+	}
+	return now() - began;
+}
+
+/* Gathers blocks of `block` bytes, one every `stride`, through an interleaved mkey. */
+static void set_layout(struct bench *b, uint32_t block, uint32_t stride, uint32_t repeat)
+{
+	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(b->rc);
+	struct mlx5dv_mr_interleaved il = { (uintptr_t)b->src, block, stride - block, b->src_mr->lkey };
+	struct ibv_send_wr inv = { .opcode = IBV_WR_LOCAL_INV, .send_flags = IBV_SEND_SIGNALED,
+				   .invalidate_rkey = b->mkey->rkey }, *bad;
+	static int registered;
+
+	if (registered++) {
+		if (ibv_post_send(b->rc, &inv, &bad))
+			die("LOCAL_INV");
+		wait_one(b);
+	}
+	ibv_wr_start(qp);
+	qp->wr_flags = IBV_SEND_INLINE | IBV_SEND_SIGNALED;
+	mlx5dv_wr_mr_interleaved(mlx5dv_qp_ex_from_ibv_qp_ex(qp), b->mkey,
+				 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, repeat, 1, &il);
+	if (ibv_wr_complete(qp))
+		die("mr_interleaved");
+	wait_one(b);
+}
+
+static double plain_strided(struct bench *b, uint32_t block, uint32_t stride, uint32_t repeat, uint32_t times)
+{
+	double began = now();
+
+	for (uint32_t t = 0; t < times; t++) {
+		for (uint32_t i = 0; i < repeat; i++)
+			memcpy(b->dst + (size_t)i * block, b->src + (size_t)i * stride, block);
+		__asm__ volatile("" : : "r"(b->dst) : "memory");
+	}
+	return now() - began;
+}
+
+static double plain_memcpy(struct bench *b, uint32_t len, uint32_t times)
+{
+	double began = now();
+
+	for (uint32_t t = 0; t < times; t++) {
+		memcpy(b->dst, b->src, len);
+		__asm__ volatile("" : : "r"(b->dst) : "memory");
+	}
+	return now() - began;
+}
+
+static void print_row(const char *name, const char *unit, const double *ours, const double *other, int rounds)
+{
+	printf("%s\t%s\t", name, unit);
+	for (int i = 0; i < rounds; i++)
+		printf("%s%.4g", i ? " " : "", ours[i]);
+	printf("\t");
+	for (int i = 0; i < rounds && other; i++)
+		printf("%s%.4g", i ? " " : "", other[i]);
+	printf("%s\n", other ? "" : "-");
+	fflush(stdout);
+}
+
+static void rates(struct bench *b, int rounds)
+{
+	static const struct { const char *name; enum what what; uint32_t len, every; } rows[] = {
+		{ "RDMA WRITE 8 B, RC, 1 in 32 signaled", RC_WRITE, 8, SIGNAL_EVERY },
+		{ "RDMA WRITE 64 B, RC, 1 in 32 signaled", RC_WRITE, 64, SIGNAL_EVERY },
+		{ "RDMA WRITE 8 B, DC, 1 in 32 signaled", DC_WRITE, 8, SIGNAL_EVERY },
+		{ "RDMA WRITE 64 B, DC, 1 in 32 signaled", DC_WRITE, 64, SIGNAL_EVERY },
+		{ "RDMA WRITE 8 B, RC, all signaled", RC_WRITE, 8, 1 },
+		{ "memcpy request 64 B, 1 in 32 signaled", MEMCPY, 64, SIGNAL_EVERY },
+	};
+	double ours[64];
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		run(b, rows[i].what, rows[i].len, 20000, rows[i].every);
+		for (int r = 0; r < rounds; r++)
+			ours[r] = 500000 / run(b, rows[i].what, rows[i].len, 500000, rows[i].every) / 1e6;
+		print_row(rows[i].name, "M requests/s", ours, NULL, rounds);
+	}
+}
+
+static void copies(struct bench *b, int rounds)
+{
+	static const struct { const char *name; enum what what; uint32_t len, times; } rows[] = {
+		{ "RDMA WRITE 64 KiB, RC", RC_WRITE, 64 << 10, 4000 },
+		{ "RDMA WRITE 1 MiB, RC", RC_WRITE, 1 << 20, 300 },
+		{ "RDMA READ 1 MiB, RC", RC_READ, 1 << 20, 300 },
+		{ "memcpy request 1 MiB", MEMCPY, 1 << 20, 300 },
+		{ "RDMA WRITE 64 MiB, RC", RC_WRITE, 64 << 20, 8 },
+	};
+	double ours[64], other[64];
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		double gb = (double)rows[i].len * rows[i].times / 1e9;
+
+		for (int r = 0; r < rounds; r++) {
+			ours[r] = gb / run(b, rows[i].what, rows[i].len, rows[i].times, 1);
+			other[r] = gb / plain_memcpy(b, rows[i].len, rows[i].times);
+		}
+		print_row(rows[i].name, "GB/s, against memcpy", ours, other, rounds);
+	}
+}
+
+static void strided(struct bench *b, int rounds)
+{
+	static const uint32_t blocks[] = { 8, 64, 512, 4096 };
+	double ours[64], other[64];
+	char name[64];
+
+	for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
+		uint32_t block = blocks[i], stride = block * 2, repeat = (1 << 18) / block, times = 200;
+		double gb = (double)block * repeat * times / 1e9;
+
+		set_layout(b, block, stride, repeat);
+		for (int r = 0; r < rounds; r++) {
+			ours[r] = gb / run(b, MKEY_READ, block * repeat, times, 1);
+			other[r] = gb / plain_strided(b, block, stride, repeat, times);
+		}
+		snprintf(name, sizeof(name), "strided READ, %u of every %u B", block, stride);
+		print_row(name, "GB/s, against a C loop", ours, other, rounds);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct bench b = { 0 };
+	int rounds = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 9;
+
+	if (rounds < 1 || rounds > 64)
+		return 2;
+	open_all(&b);
+	rates(&b, rounds);
+	copies(&b, rounds);
+	strided(&b, rounds);
+	return 0;
+}
