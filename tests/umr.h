@@ -36,7 +36,9 @@ static inline struct umr_map umr_map(const struct umr_layout *l)
 	for (uint32_t turn = 0; turn < (l->interleaved ? l->repeat : 1); turn++)
 		for (int i = 0; i < l->n; i++) {
 			const struct mlx5dv_mr_interleaved *e = &l->il[i];
-			uint64_t addr = l->interleaved ? e->addr + (uint64_t)turn * (e->bytes_count + e->bytes_skip) : l->list[i].addr;
+			uint64_t addr = l->interleaved
+						? e->addr + (uint64_t)turn * (e->bytes_count + e->bytes_skip)
+						: l->list[i].addr;
 			size_t len = l->interleaved ? e->bytes_count : l->list[i].length;
 
 			for (size_t b = 0; b < len; b++)
@@ -56,7 +58,8 @@ static inline struct mlx5dv_mkey *umr_mkey(struct ibv_pd *pd, uint16_t entries, 
 }
 
 /* Posts the registration. RETURN ibv_wr_complete()'s. */
-static inline int umr_post(struct t_qp *q, uint64_t wr_id, struct mlx5dv_mkey *mkey, uint32_t access, struct umr_layout *l)
+static inline int umr_post(struct t_qp *q, uint64_t wr_id, struct mlx5dv_mkey *mkey, uint32_t access,
+			   struct umr_layout *l)
 {
 	ibv_wr_start(q->ex);
 	q->ex->wr_id = wr_id;
@@ -89,7 +92,10 @@ static inline void umr_invalidate(struct t_qp *q, uint32_t key, bool old)
 }
 
 /* Which way data goes through the key: it is the local or the remote side of an operation of queue pair a. */
-enum umr_way { UMR_REMOTE_READ, UMR_REMOTE_WRITE, UMR_GATHER_WRITE, UMR_GATHER_SEND, UMR_SCATTER_READ, UMR_RECV, UMR_WAYS };
+enum umr_way {
+	UMR_REMOTE_READ, UMR_REMOTE_WRITE, UMR_GATHER_WRITE, UMR_GATHER_SEND, UMR_SCATTER_READ,
+	UMR_RECV, UMR_WAYS
+};
 
 static inline const char *umr_way_name(enum umr_way way)
 {
@@ -106,7 +112,8 @@ static inline bool umr_reads(enum umr_way way)
 
 /* One transfer of len bytes at off of the key, which belongs to p->b's side for remote ways and to p->a's
  * for local ones; flat is plain memory. */
-static inline void umr_transfer(struct t_pair *p, enum umr_way way, uint32_t key, uint64_t off, struct t_buf *flat, uint32_t len)
+static inline void umr_transfer(struct t_pair *p, enum umr_way way, uint32_t key, uint64_t off,
+				struct t_buf *flat, uint32_t len)
 {
 	struct ibv_sge through = { .addr = off, .length = len, .lkey = key }, plain = t_sge(flat, 0, len);
 	struct t_op o;
@@ -131,8 +138,8 @@ static inline void umr_transfer(struct t_pair *p, enum umr_way way, uint32_t key
 }
 
 /* Does one transfer move exactly the bytes that the map names? arena is the memory under the layout. */
-static inline void umr_check(struct t_pair *p, enum umr_way way, uint32_t key, const struct umr_map *m, uint64_t off, uint32_t len,
-			     struct t_buf *arena, struct t_buf *flat)
+static inline void umr_check(struct t_pair *p, enum umr_way way, uint32_t key, const struct umr_map *m,
+			     uint64_t off, uint32_t len, struct t_buf *arena, struct t_buf *flat)
 {
 	uint8_t *shadow = malloc(arena->len);
 	size_t wrong = 0;
@@ -159,7 +166,8 @@ static inline void umr_check(struct t_pair *p, enum umr_way way, uint32_t key, c
 }
 
 /* Every way, whole and in parts that begin and end inside blocks. */
-static inline void umr_check_all(struct t_pair *p, uint32_t key, const struct umr_map *m, struct t_buf *arena, struct t_buf *flat)
+static inline void umr_check_all(struct t_pair *p, uint32_t key, const struct umr_map *m, struct t_buf *arena,
+				 struct t_buf *flat)
 {
 	const uint64_t n = m->len;
 	const struct { uint64_t off, len; } part[] = {

@@ -4,21 +4,25 @@
 
 #include <assert.h>
 
-/* Writing starts before the whole source was looked at, as hardware does; a refusal leaves what was
- * copied before it. */
+/* Keys, rights and ranges of both sides are looked at before the first byte is written; memory that is not
+ * mapped shows only while copying. No figure of a real device is public. */
 static smx_outcome copy_memory(struct smx_dev *dev, struct smx_qp *qp,
 			       const struct smx_send_req *req, const struct smx_where *where)
 {
 	struct smx_dma_fault fault;
 	struct smx_walk src, dst;
 	uint64_t done = 0;
-	smx_outcome check;
+	smx_outcome check = SMX_CHECK_NONE;
 
 	assert(req->sge_count == 2);
 	assert(req->sge[0].length == req->length && req->sge[1].length == req->length);
 	smx_walk_list(&src, dev, qp->attr.pd, qp->qpn, SMX_DMA_GATHER, &req->sge[0], 1);
 	smx_walk_list(&dst, dev, qp->attr.pd, qp->qpn, SMX_DMA_SCATTER, &req->sge[1], 1);
-	check = smx_dma_copy(&dst, &src, req->length, &done, &fault);
+	if (smx_walk_check(&src, req->length, &fault) < req->length ||
+	    smx_walk_check(&dst, req->length, &fault) < req->length)
+		check = fault.check;
+	else
+		check = smx_dma_copy(&dst, &src, req->length, &done, &fault);
 	dev->budget_bytes -= (int64_t)done;
 	return check ? smx_walk_refuse(dev, &fault, where) : SMX_CHECK_NONE;
 }

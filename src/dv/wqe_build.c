@@ -102,7 +102,8 @@ int smx_sq_refuse_full(struct smx_dv_qp *qp, uint32_t bb)
 	const struct smx_dv_sq *sq = &qp->sq;
 
 	return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_SQ_FULL, "outstanding %u, in this batch %u, capacity %u; free "
-			     "blocks %u, needed %u", sq->head - sq->tail, sq->wr.nreq, sq->max_post,
+			     "blocks %u, needed %u",
+			     sq->head - __atomic_load_n(&sq->tail, __ATOMIC_ACQUIRE), sq->wr.nreq, sq->max_post,
 			     sq->bb_count ? smx_sq_free_bb(sq) : 0, bb);
 }
 

@@ -76,6 +76,7 @@ struct smx_qp {
 	uint8_t sqd;			/* enum smx_sqd */
 	uint64_t flushed;		/* send WQEs completed as FLUSH_BEHIND, ever */
 	uint32_t users;			/* multicast attachments */
+	bool completion_lost;		/* a CQE of it did not fit its queue */
 	bool watched;
 	struct smx_qp *watch_next;
 	struct smx_dev *dev;

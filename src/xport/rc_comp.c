@@ -177,7 +177,8 @@ void smx_comp_done(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester 
 	};
 	if (inline_bytes)
 		cqe.op_own |= inline_bytes <= 32 ? SMX_CQE_INLINE_32 : SMX_CQE_INLINE_64;
-	smx_cq_put(dev, qp->attr.send_cq, &cqe, inline_bytes ? inline_data : NULL);
+	if (!smx_cq_put(dev, qp->attr.send_cq, &cqe, inline_bytes ? inline_data : NULL))
+		smx_qp_lost_completion(dev, qp);
 }
 
 void smx_req_check_drained(struct smx_dev *dev, struct smx_qp *qp)
@@ -419,17 +420,26 @@ static bool scatter(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester
 	struct smx_walk *dst = &dev->req_work->resp_walk;
 	struct smx_dma_fault fault = { .check = SMX_CHECK_NONE };
 	struct smx_where where;
-	uint64_t done = 0;
+	struct smx_dma_fault copy_fault = { .check = SMX_CHECK_NONE };
+	uint64_t done = 0, fits;
 	smx_outcome check;
 
 	smx_walk_list(dst, dev, qp->attr.pd, qp->qpn, SMX_DMA_SCATTER, req->sge, req->sge_count);
 	check = off ? smx_walk_skip(dst, off, &fault) : SMX_CHECK_NONE;
-	if (check == SMX_CHECK_NONE && flat)
-		check = smx_dma_write(dst, flat, n, &done, &fault);
-	else if (check == SMX_CHECK_NONE)
-		check = smx_dma_copy(dst, f->walk, n, &done, &fault);
-	if (check == SMX_CHECK_NONE && done == n)
-		return true;
+	if (check == SMX_CHECK_NONE) {
+		/* Packet by packet, as the responder's checks: one that does not fit writes nothing. */
+		fits = smx_walk_check(dst, n, &fault);
+		if (fits < n)
+			fits -= fits % smx_req_mtu(dev, qp);
+		check = flat ? smx_dma_write(dst, flat, fits, &done, &copy_fault) :
+			       smx_dma_copy(dst, f->walk, fits, &done, &copy_fault);
+		if (check == SMX_CHECK_NONE && done == n)
+			return true;
+		if (check != SMX_CHECK_NONE)
+			fault = copy_fault;
+		else if (done == fits && fits < n)
+			check = fault.check;
+	}
 	if (check == SMX_CHECK_NONE) {
 		bad_response(dev, qp, st, f, "less data than the response says");
 		return false;

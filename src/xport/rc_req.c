@@ -531,6 +531,10 @@ bool smx_req_run(struct smx_dev *dev, struct smx_qp *qp)
 	struct smx_requester *st;
 	bool more;
 
+	if (qp->completion_lost) {
+		qp->completion_lost = false;
+		smx_qp_fatal(dev, qp, SMX_CHECK_CQ_OVERRUN);
+	}
 	if (!qp->req)
 		return false;
 	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE) {

@@ -150,7 +150,7 @@ int smx_req_reset_stream(struct smx_dev *dev, struct smx_qp *dci, uint16_t strea
  * refused is an error of the responder's queue pair as well. RETURN -1 for nothing. */
 static int event_of(smx_outcome check)
 {
-	if (check == SMX_CHECK_WQE_OVERRUN)
+	if (check == SMX_CHECK_WQE_OVERRUN || check == SMX_CHECK_CQ_OVERRUN)
 		return IBV_EVENT_QP_FATAL;
 	switch (smx_check_info(check)->syndrome) {
 	case SMX_SYND_REMOTE_INVAL_REQ:
@@ -180,4 +180,10 @@ void smx_qp_fatal(struct smx_dev *dev, struct smx_qp *qp, smx_outcome check)
 	if (event >= 0 && dev->attr.env.async_event)
 		dev->attr.env.async_event((enum ibv_event_type)event, qp->attr.cookie,
 					  dev->attr.env.arg);
+}
+
+void smx_qp_lost_completion(struct smx_dev *dev, struct smx_qp *qp)
+{
+	qp->completion_lost = true;
+	smx_req_kick(dev, qp);
 }

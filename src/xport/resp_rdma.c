@@ -226,10 +226,6 @@ void smx_resp_atomic(struct smx_resp_work *w)
 		smx_resp_refuse_fault(w, &fault, w->c->epsn);
 		return;
 	}
-	if (f->va % sizeof(old)) {
-		smx_resp_refuse(w, SMX_CHECK_REMOTE_ALIGN, w->c->epsn, "va 0x%" PRIx64, f->va);
-		return;
-	}
 	if (smx_dma_atomic(&target, &a, &old, &fault)) {
 		smx_resp_refuse_fault(w, &fault, w->c->epsn);
 		return;

@@ -80,7 +80,8 @@ void smx_resp_complete(struct smx_resp_work *w, uint64_t bytes, const void *inli
 	else if (qp->attr.type == SMX_QP_DCT)
 		cqe.flags_rqpn = to_be32(bits_put(f->sl, 27, 24) | bits_put(f->src_qpn, 23, 0));
 	w->c->has_recv = false;
-	smx_cq_put(w->dev, recv_cq(qp, c), &cqe, inline_data);
+	if (!smx_cq_put(w->dev, recv_cq(qp, c), &cqe, inline_data))
+		smx_qp_lost_completion(w->dev, qp);
 }
 
 static void complete_error(struct smx_dev *dev, struct smx_qp *qp, struct smx_resp_ctx *c,
@@ -89,10 +90,16 @@ static void complete_error(struct smx_dev *dev, struct smx_qp *qp, struct smx_re
 	uint32_t uidx = c->recv_srq ? c->recv_srq->srqn : qp->attr.user_index;
 
 	c->has_recv = false;
-	if (check == SMX_CHECK_FLUSH_CURRENT || check == SMX_CHECK_FLUSH_BEHIND)
+	if (check == SMX_CHECK_FLUSH_CURRENT || check == SMX_CHECK_FLUSH_BEHIND) {
 		smx_cq_put_flush(dev, recv_cq(qp, c), check, qp->root, where, uidx);
-	else
-		smx_cq_put_error(dev, recv_cq(qp, c), check, where, uidx);
+		return;
+	}
+	smx_cq_put_error(dev, recv_cq(qp, c), check, where, uidx);
+	/* What is flushed behind it names it, not what the requester is told. A DCT goes on. */
+	if (!qp->errored && qp->attr.type != SMX_QP_DCT) {
+		qp->errored = true;
+		qp->root = check;
+	}
 }
 
 void smx_resp_abort(struct smx_dev *dev, struct smx_qp *qp, struct smx_resp_ctx *c,

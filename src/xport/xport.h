@@ -30,6 +30,10 @@ void smx_comp_receive(struct smx_dev *dev, struct smx_qp *qp, struct smx_frame *
  * device raises (IBV_EVENT_QP_FATAL, _QP_REQ_ERR, _QP_ACCESS_ERR, as the side demands). */
 void smx_qp_fatal(struct smx_dev *dev, struct smx_qp *qp, smx_outcome check);
 
+/* A completion found its queue full. The queue pair goes to ERR when its turn comes: its engines are in the middle of
+ * something now. */
+void smx_qp_lost_completion(struct smx_dev *dev, struct smx_qp *qp);
+
 /* Responder side. */
 int smx_resp_create(struct smx_dev *dev, struct smx_qp *qp);
 void smx_resp_destroy(struct smx_qp *qp);

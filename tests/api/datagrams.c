@@ -41,14 +41,14 @@ static const struct row {
 	bool old;
 	uint32_t len;
 } rows[] = {
-	{ "send, ibv_wr_*", IBV_WR_SEND, T_SGE, false, 100 },
-	{ "send, ibv_post_send", IBV_WR_SEND, T_SGE, true, 100 },
-	{ "send inline, ibv_wr_*", IBV_WR_SEND, T_INLINE, false, 64 },
-	{ "send inline, ibv_post_send", IBV_WR_SEND, T_INLINE, true, 64 },
-	{ "send imm, ibv_wr_*", IBV_WR_SEND_WITH_IMM, T_SGE, false, 100 },
-	{ "send imm, ibv_post_send", IBV_WR_SEND_WITH_IMM, T_SGE, true, 100 },
-	{ "send of 0 bytes", IBV_WR_SEND, T_SGE, false, 0 },
-	{ "send of one MTU", IBV_WR_SEND, T_SGE, false, 4096 },
+	{ "send, ibv_wr_*",		IBV_WR_SEND, T_SGE, false, 100 },
+	{ "send, ibv_post_send",	IBV_WR_SEND, T_SGE, true, 100 },
+	{ "send inline, ibv_wr_*",	IBV_WR_SEND, T_INLINE, false, 64 },
+	{ "send inline, ibv_post_send",	IBV_WR_SEND, T_INLINE, true, 64 },
+	{ "send imm, ibv_wr_*",		IBV_WR_SEND_WITH_IMM, T_SGE, false, 100 },
+	{ "send imm, ibv_post_send",	IBV_WR_SEND_WITH_IMM, T_SGE, true, 100 },
+	{ "send of 0 bytes",		IBV_WR_SEND, T_SGE, false, 0 },
+	{ "send of one MTU",		IBV_WR_SEND, T_SGE, false, 4096 },
 };
 
 static void send_row(const void *arg)

@@ -3,8 +3,10 @@
  * targets in two contexts; what the receiver sees; targets that do not answer. */
 #include "t_why.h"
 
-enum { WRITE_IMM = IBV_WR_RDMA_WRITE_WITH_IMM, RECV_IMM = IBV_WC_RECV_RDMA_WITH_IMM };
-enum { KEY_A = 0xa, KEY_B = 0xbeef00000b, LEN = 48, SOLICITED = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED };
+#define WRITE_IMM IBV_WR_RDMA_WRITE_WITH_IMM
+#define RECV_IMM IBV_WC_RECV_RDMA_WITH_IMM
+
+enum { KEY_A = 0xa, KEY_B = 0xbeef00000b, LEN = 48 };
 
 struct target {
 	struct t_env *env;

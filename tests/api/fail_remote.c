@@ -11,21 +11,8 @@ static struct ibv_pd *other_pd;
 static struct ibv_mr *foreign, *only[4];	/* only: local write and one remote right each */
 
 enum what {
-	KEY,
-	KEY_VARIANT,
-	OTHER_PD,
-	RIGHT,
-	BEFORE,
-	BEYOND,
-	WRAP,
-	GONE,
-	UNMAPPED,
-	PROTECTED,
-	QP_ACCESS,
-	QP_ACCESS_AND_KEY,
-	ALIGN,
-	READS,
-	MTUS
+	KEY, KEY_VARIANT, OTHER_PD, RIGHT, BEFORE, BEYOND, WRAP, GONE, UNMAPPED, PROTECTED,
+	QP_ACCESS, QP_ACCESS_AND_KEY, ALIGN, READS, MTUS
 };
 
 static const struct row {

@@ -7,7 +7,10 @@ static struct t_env *env;
 /* ---- state changes ---- */
 
 enum type { RC, UC, UD, DCI, DCT };
-enum state { RESET = IBV_QPS_RESET, INIT = IBV_QPS_INIT, RTR = IBV_QPS_RTR, RTS = IBV_QPS_RTS, SQD = IBV_QPS_SQD, ERR = IBV_QPS_ERR };
+enum state {
+	RESET = IBV_QPS_RESET, INIT = IBV_QPS_INIT, RTR = IBV_QPS_RTR, RTS = IBV_QPS_RTS,
+	SQD = IBV_QPS_SQD, ERR = IBV_QPS_ERR
+};
 
 static struct t_qp make(enum type type, struct ibv_srq *srq)
 {
@@ -76,7 +79,8 @@ static void missing(const void *arg)
 
 	walk_to(m->type, q.qp, (enum state)(m->to - 1));
 	t_why_begin();
-	EXPECT_EQ(t_modify(q.qp, &attr, (enum ibv_qp_state)m->to, full_mask(m->type, m->to) & ~m->lacks), EINVAL, "ibv_modify_qp");
+	EXPECT_EQ(t_modify(q.qp, &attr, (enum ibv_qp_state)m->to, full_mask(m->type, m->to) & ~m->lacks),
+		  EINVAL, "ibv_modify_qp");
 	T_WHY("QP_ATTR_MISSING", q.qp->qp_num);
 	EXPECT_EQ(t_qp_state(q.qp), m->to - 1, "state");
 	EXPECT_EQ(t_modify(q.qp, &attr, (enum ibv_qp_state)m->to, full_mask(m->type, m->to)), 0, "with all attributes");
@@ -102,7 +106,8 @@ static void extra(const void *arg)
 
 	walk_to(x->type, q.qp, (enum state)(x->to - 1));
 	t_why_begin();
-	EXPECT_EQ(t_modify(q.qp, &attr, (enum ibv_qp_state)x->to, full_mask(x->type, x->to) | x->has), EINVAL, "ibv_modify_qp");
+	EXPECT_EQ(t_modify(q.qp, &attr, (enum ibv_qp_state)x->to, full_mask(x->type, x->to) | x->has), EINVAL,
+		  "ibv_modify_qp");
 	T_WHY("QP_ATTR_EXTRA", q.qp->qp_num);
 	EXPECT_EQ(t_qp_state(q.qp), x->to - 1, "state");
 	t_qp_free(&q);
@@ -236,7 +241,11 @@ static void busy(const void *arg)
 	struct ibv_srq_init_attr sa = { .attr = { .max_wr = 4, .max_sge = 1 } };
 	struct ibv_srq *srq = ibv_create_srq(pd, &sa);
 	struct t_buf b = t_buf_pd(pd, 4096, T_ALL);
-	struct ibv_qp_init_attr qa = { .send_cq = cq, .recv_cq = cq, .srq = srq, .qp_type = IBV_QPT_RC, .cap = { .max_send_wr = 4, .max_send_sge = 1 } };
+	struct ibv_qp_init_attr qa = { .send_cq = cq,
+				       .recv_cq = cq,
+				       .srq = srq,
+				       .qp_type = IBV_QPT_RC,
+				       .cap = { .max_send_wr = 4, .max_send_sge = 1 } };
 	struct ibv_qp *qp = ibv_create_qp(pd, &qa);
 	struct ibv_comp_channel *ch = ibv_create_comp_channel(env->ctx);
 	struct ibv_cq *cq2 = ibv_create_cq(env->ctx, 4, NULL, ch, 0);
@@ -275,7 +284,8 @@ static void bad_regions(const void *arg)
 	}
 	/* Memory that is not there cannot be registered: the kernel pins it. */
 	errno = 0;
-	EXPECT(!ibv_reg_mr(env->pd, (void *)0x1000, 4096, T_ALL) && errno == EFAULT, "unmapped memory: errno %d", errno);
+	EXPECT(!ibv_reg_mr(env->pd, (void *)0x1000, 4096, T_ALL) && errno == EFAULT,
+	       "unmapped memory: errno %d", errno);
 	free(mem);
 }
 

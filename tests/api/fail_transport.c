@@ -70,7 +70,8 @@ static void rnr(const void *arg)
 	struct t_spec s = { .ops = T_RC_OPS };
 	struct t_pair p = { .a = t_qp(env, &s), .b = t_qp(env, &s) };
 	struct ibv_qp_attr attr = t_attr(env, p.b.qp->qp_num);
-	struct t_op o[2] = { t_op(IBV_WR_SEND_WITH_IMM, 1, t_sge(&src, 0, 64)), t_rdma(IBV_WR_RDMA_WRITE, 2, t_sge(&src, 0, 64), dst.key, dst.va) };
+	struct t_op o[2] = { t_op(IBV_WR_SEND_WITH_IMM, 1, t_sge(&src, 0, 64)),
+			     t_rdma(IBV_WR_RDMA_WRITE, 2, t_sge(&src, 0, 64), dst.key, dst.va) };
 
 	attr.rnr_retry = *retry;
 	t_to_rts(p.a.qp, &attr);

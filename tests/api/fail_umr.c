@@ -34,12 +34,13 @@ static void set_up(const void *arg)
 static struct raw umr(uint32_t qpn, uint32_t key, int n)
 {
 	struct raw r = raw_ctrl(qpn, MLX5_OPCODE_UMR, 0, MLX5_WQE_CTRL_CQ_UPDATE, key);
-	struct mlx5_wqe_umr_ctrl_seg ctl = { .flags = MLX5_WQE_UMR_CTRL_FLAG_INLINE, .klm_octowords = htobe16((n + 3) & ~3) };
+	struct mlx5_wqe_umr_ctrl_seg ctl = { .flags = MLX5_WQE_UMR_CTRL_FLAG_INLINE,
+					     .klm_octowords = htobe16((n + 3) & ~3) };
 	struct mlx5_wqe_mkey_context_seg ctx = { .access_flags = 0x38, .qpn_mkey = htobe32(0xffffff00 | (key & 0xff)),
 		.len = htobe64(n * 100) };
 
-	ctl.mkey_mask = htobe64(MLX5_WQE_UMR_CTRL_MKEY_MASK_LEN | MLX5_WQE_UMR_CTRL_MKEY_MASK_MKEY | MLX5_WQE_UMR_CTRL_MKEY_MASK_FREE |
-				0xfull << 18);
+	ctl.mkey_mask = htobe64(MLX5_WQE_UMR_CTRL_MKEY_MASK_LEN | MLX5_WQE_UMR_CTRL_MKEY_MASK_MKEY |
+				MLX5_WQE_UMR_CTRL_MKEY_MASK_FREE | 0xfull << 18);
 	raw_add(&r, &ctl, 48);
 	raw_add(&r, &ctx, 64);
 	for (int i = 0; i < ((n + 3) & ~3); i++)

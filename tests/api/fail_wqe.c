@@ -7,8 +7,10 @@
 static struct t_env *env;
 static struct t_buf src, dst;
 
-enum what { OPCODE, QPN, SHORT_WRITE, SHORT_ATOMIC, SHORT_UMR, ATOMIC_LEN, READ_INLINE, LONG, MMO_SHORT, MMO_OPMOD, MMO_ON_UC,
-	    WRITE_ON_UD, READ_ON_UC, INLINE_OVER_END };
+enum what {
+	OPCODE, QPN, SHORT_WRITE, SHORT_ATOMIC, SHORT_UMR, ATOMIC_LEN, READ_INLINE, LONG,
+	MMO_SHORT, MMO_OPMOD, MMO_ON_UC, WRITE_ON_UD, READ_ON_UC, INLINE_OVER_END
+};
 
 static const struct row { const char *name, *check; enum what what; struct t_codes codes; } rows[] = {
 	{ "unknown opcode",		"WQE_OPCODE", OPCODE, C_WQE_OPCODE },
@@ -87,7 +89,12 @@ static void one(const void *arg)
 		for (int i = 0; i < 3; i++)
 			raw_data(&w, 0x7fffffff, src.key, src.va);
 		break;
-	case MMO_SHORT: w.b[3] = MLX5_OPCODE_MMO; w.b[0] = 1; raw_add(&w, zero, 16); raw_data(&w, 8, src.key, src.va); break;
+	case MMO_SHORT:
+		w.b[3] = MLX5_OPCODE_MMO;
+		w.b[0] = 1;
+		raw_add(&w, zero, 16);
+		raw_data(&w, 8, src.key, src.va);
+		break;
 	case MMO_OPMOD:
 		w.b[3] = MLX5_OPCODE_MMO;
 		w.b[0] = 0x7e;
@@ -107,7 +114,8 @@ static void one(const void *arg)
 	T_FAILED(q.scq, 1, r->codes);
 	T_WHY(r->check, q.qp->qp_num);
 	T_QUIET(q.scq);
-	EXPECT(t_qp_state(q.qp) == IBV_QPS_ERR || ((r->what == WRITE_ON_UD || r->what == READ_ON_UC) && t_qp_state(q.qp) == IBV_QPS_SQE),
+	EXPECT(t_qp_state(q.qp) == IBV_QPS_ERR ||
+		       ((r->what == WRITE_ON_UD || r->what == READ_ON_UC) && t_qp_state(q.qp) == IBV_QPS_SQE),
 	       "state is %d", t_qp_state(q.qp));
 	EXPECT(t_all(dst.p, dst.len, 0x5a), "memory was written");
 	t_qp_free(&q);

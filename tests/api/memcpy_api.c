@@ -62,7 +62,8 @@ static void lengths(const void *arg)
 		EXPECT_EQ(copy(qp[i], 7, t_sge(&dst, r->to, 0), t_sge(&src, r->from, 0), len), 0, "ibv_wr_complete");
 		T_DONE(qp[i]->scq, 7, MLX5DV_WC_MEMCPY);
 		EXPECT(!memcmp(dst.p + r->to, src.p + r->from, len), "data, %s", i ? "DCI" : "RC");
-		EXPECT(t_all(dst.p, r->to, 0xcc) && t_all(dst.p + r->to + len, 100, 0xcc), "bytes outside were written");
+		EXPECT(t_all(dst.p, r->to, 0xcc) && t_all(dst.p + r->to + len, 100, 0xcc),
+		       "bytes outside were written");
 	}
 }
 
@@ -75,15 +76,21 @@ static void refused_lengths(const void *arg)
 		t_why_begin();
 		EXPECT_EQ(copy(qp[i], 1, t_sge(&dst, 0, 0), t_sge(&src, 0, 0), 0), EINVAL, "length 0");
 		T_WHY("POST_MEMCPY_LENGTH", 0);
-		EXPECT_EQ(copy(qp[i], 1, t_sge(&dst, 0, 0), t_sge(&src, 0, 0), env->dv.max_wr_memcpy_length + 1), EINVAL, "max + 1");
+		EXPECT_EQ(copy(qp[i], 1, t_sge(&dst, 0, 0), t_sge(&src, 0, 0),
+			       env->dv.max_wr_memcpy_length + 1),
+			  EINVAL, "max + 1");
 		T_QUIET(qp[i]->scq);
 	}
 }
 
 static void through_keys(const void *arg)
 {
-	struct umr_layout from = { .interleaved = true, .repeat = 100, .n = 1, .il = { { src.va + 3, 33, 67, src.key } } };
-	struct umr_layout to = { .n = 3, .list = { t_sge(&dst, 5000, 1000), t_sge(&dst, 100, 1300), t_sge(&dst, 2000, 1000) } };
+	struct umr_layout from = {
+		.interleaved = true, .repeat = 100, .n = 1, .il = { { src.va + 3, 33, 67, src.key } }
+	};
+	struct umr_layout to = {
+		.n = 3, .list = { t_sge(&dst, 5000, 1000), t_sge(&dst, 100, 1300), t_sge(&dst, 2000, 1000) }
+	};
 	struct umr_map f = umr_map(&from), t = umr_map(&to);
 	struct mlx5dv_mkey *key[2] = { umr_mkey(env->pd, 4, 0), umr_mkey(env->pd, 4, 0) };
 	size_t wrong = 0;
@@ -93,7 +100,9 @@ static void through_keys(const void *arg)
 	umr_register(&rc, key[1], IBV_ACCESS_LOCAL_WRITE, &to);
 	t_fill(src.p, 16384, 8);
 	memset(dst.p, 0, 16384);
-	EXPECT_EQ(copy(&rc, 2, (struct ibv_sge) { 11, 0, key[1]->lkey }, (struct ibv_sge) { 20, 0, key[0]->lkey }, 3000), 0, "ibv_wr_complete");
+	EXPECT_EQ(copy(&rc, 2, (struct ibv_sge){ 11, 0, key[1]->lkey },
+		       (struct ibv_sge){ 20, 0, key[0]->lkey }, 3000),
+		  0, "ibv_wr_complete");
 	T_DONE(rc.scq, 2, MLX5DV_WC_MEMCPY);
 	for (int i = 0; i < 3000; i++)
 		wrong += *f.byte[20 + i] != *t.byte[11 + i];
@@ -148,7 +157,8 @@ static void bad(const void *arg)
 	const struct bad *b = arg;
 	struct t_qp q = unconnected();
 	struct ibv_pd *other = ibv_alloc_pd(env->ctx);
-	struct ibv_mr *read_only = ibv_reg_mr(env->pd, dst.p, 4096, 0), *foreign = ibv_reg_mr(other, dst.p, 4096, T_ALL);
+	struct ibv_mr *read_only = ibv_reg_mr(env->pd, dst.p, 4096, 0),
+		      *foreign = ibv_reg_mr(other, dst.p, 4096, T_ALL);
 	struct ibv_sge from = t_sge(&src, 0, 0), to = t_sge(&dst, 0, 0);
 
 	MUST(read_only && foreign, "ibv_reg_mr");

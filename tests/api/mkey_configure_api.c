@@ -20,7 +20,9 @@ static void set_up(const void *arg)
 
 static struct umr_layout list_layout(void)
 {
-	return (struct umr_layout) { .n = 3, .list = { t_sge(&arena, 4000, 100), t_sge(&arena, 10, 30), t_sge(&arena, 5000, 7) } };
+	return (struct umr_layout){
+		.n = 3, .list = { t_sge(&arena, 4000, 100), t_sge(&arena, 10, 30), t_sge(&arena, 5000, 7) }
+	};
 }
 
 static struct umr_layout pattern_layout(void)
@@ -32,7 +34,8 @@ static struct umr_layout pattern_layout(void)
 enum step { START, ACCESS, LIST, PATTERN };
 
 /* One configure with these setters. RETURN ibv_wr_complete()'s. */
-static int configure(struct mlx5dv_mkey *mkey, int declared, const enum step *steps, uint32_t access, unsigned int flags)
+static int configure(struct mlx5dv_mkey *mkey, int declared, const enum step *steps, uint32_t access,
+		     unsigned int flags)
 {
 	struct mlx5dv_mkey_conf_attr attr = { 0 };
 	struct umr_layout l = list_layout(), il = pattern_layout();
@@ -88,7 +91,8 @@ static void one_setter(const void *arg)
 	T_DONE(p.a.scq, 1, MLX5DV_WC_UMR);
 	umr_check_all(&p, mkey->lkey, &m, &arena, &flat);
 
-	EXPECT_EQ(configure(mkey, 1, (enum step []) { ACCESS, 0 }, IBV_ACCESS_REMOTE_READ, IBV_SEND_INLINE), 0, "access alone");
+	EXPECT_EQ(configure(mkey, 1, (enum step[]){ ACCESS, 0 }, IBV_ACCESS_REMOTE_READ, IBV_SEND_INLINE), 0,
+		  "access alone");
 	T_DONE(p.a.scq, 1, MLX5DV_WC_UMR);
 	umr_check(&p, UMR_REMOTE_READ, mkey->rkey, &m, 3, 50, &arena, &flat);
 	memset(arena.p, 0x31, arena.len);
@@ -135,7 +139,8 @@ static void bad(const void *arg)
 	mlx5dv_wr_set_mkey_access_flags(p.a.dv, T_ALL);
 	EXPECT_EQ(ibv_wr_complete(p.a.ex), EINVAL, "a bare setter");
 	T_WHY("POST_SETTER", 0);
-	EXPECT_EQ(configure(mkey, 2, (enum step []) { ACCESS, LIST, 0 }, T_ALL, IBV_SEND_INLINE), 0, "the next good one");
+	EXPECT_EQ(configure(mkey, 2, (enum step[]){ ACCESS, LIST, 0 }, T_ALL, IBV_SEND_INLINE), 0,
+		  "the next good one");
 	T_DONE(p.a.scq, 1, MLX5DV_WC_UMR);
 	umr_free(mkey);
 }

@@ -50,8 +50,11 @@ static struct umr_layout layout(const struct row *r)
 	for (int i = 0; i < r->n; i++) {
 		int from = r->n > 4 ? 0 : i;
 
-		l.il[i] = (struct mlx5dv_mr_interleaved) { .addr = arena.va + r->e[from].at + (r->n > 4 ? i * r->same : 0),
-			.bytes_count = r->e[from].count, .bytes_skip = r->e[from].skip, .lkey = arena.key };
+		l.il[i] = (struct mlx5dv_mr_interleaved){ .addr = arena.va + r->e[from].at +
+								  (r->n > 4 ? i * r->same : 0),
+							  .bytes_count = r->e[from].count,
+							  .bytes_skip = r->e[from].skip,
+							  .lkey = arena.key };
 	}
 	return l;
 }
@@ -105,9 +108,11 @@ static void nested(const void *arg)
 	struct umr_layout middle, outer;
 
 	(void)arg;
-	middle = (struct umr_layout) { .n = 3, .under = { &inner_map, NULL, &inner_map }, .list = {
-		{ .addr = 15, .length = 100, .lkey = key[0]->lkey }, { .addr = arena.va + 9000, .length = 33, .lkey = arena.key },
-		{ .addr = 300, .length = 340, .lkey = key[0]->lkey } } };
+	middle = (struct umr_layout){ .n = 3,
+				      .under = { &inner_map, NULL, &inner_map },
+				      .list = { { .addr = 15, .length = 100, .lkey = key[0]->lkey },
+						{ .addr = arena.va + 9000, .length = 33, .lkey = arena.key },
+						{ .addr = 300, .length = 340, .lkey = key[0]->lkey } } };
 	middle_map = umr_map(&middle);
 	outer = (struct umr_layout) { .interleaved = true, .repeat = 10, .n = 2, .under = { &middle_map, NULL }, .il = {
 		{ .addr = 3, .bytes_count = 20, .bytes_skip = 25, .lkey = key[1]->lkey },
@@ -139,7 +144,8 @@ static void both_sides(const void *arg)
 	umr_register(&small.a, key[1], T_ALL, &to);
 	for (int read = 0; read < 2; read++) {
 		struct ibv_sge sge = { .addr = 7, .length = 590, .lkey = key[read]->lkey };
-		struct t_op o = t_rdma(read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, 1, sge, key[!read]->rkey, read ? 3 : 10);
+		struct t_op o = t_rdma(read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, 1, sge, key[!read]->rkey,
+				       read ? 3 : 10);
 		int wrong = 0;
 
 		t_fill(arena.p, arena.len, 4 + read);

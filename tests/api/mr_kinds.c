@@ -30,7 +30,8 @@ static void exercise(uint32_t lkey, uint32_t rkey, uint64_t base)
 	o = t_rdma(IBV_WR_RDMA_WRITE, 1, t_sge(&flat, 0, LEN - 100), rkey, base + 50);
 	EXPECT_EQ(t_post(&p.a, &o), 0, "WRITE");
 	T_DONE(p.a.scq, 1, IBV_WC_RDMA_WRITE);
-	EXPECT(!memcmp(mem + 50, flat.p, LEN - 100) && t_all(mem, 50, 0) && t_all(mem + LEN - 50, 50, 0), "data of the WRITE");
+	EXPECT(!memcmp(mem + 50, flat.p, LEN - 100) && t_all(mem, 50, 0) && t_all(mem + LEN - 50, 50, 0),
+	       "data of the WRITE");
 
 	t_fill(mem, LEN, 2);
 	o = t_rdma(IBV_WR_RDMA_READ, 2, t_sge(&flat, 0, LEN), rkey, base);
@@ -139,7 +140,9 @@ static void null_mr(const void *arg)
 	t_fill(flat.p, 300, 6);
 	memset(mem, 0, LEN);
 	struct ibv_mr *real = ibv_reg_mr(env->pd, mem, LEN, T_ALL);
-	struct ibv_sge parts[3] = { { (uintptr_t)mem, 100, real->lkey }, { 0, 100, mr->lkey }, { (uintptr_t)mem + 100, 100, real->lkey } };
+	struct ibv_sge parts[3] = { { (uintptr_t)mem, 100, real->lkey },
+				    { 0, 100, mr->lkey },
+				    { (uintptr_t)mem + 100, 100, real->lkey } };
 	struct ibv_recv_wr *bad, wr = { .wr_id = 2, .sg_list = parts, .num_sge = 3 };
 
 	EXPECT_EQ(ibv_post_recv(p.b.qp, &wr, &bad), 0, "ibv_post_recv");
@@ -147,7 +150,8 @@ static void null_mr(const void *arg)
 	EXPECT_EQ(t_post(&p.a, &o), 0, "SEND");
 	T_DONE(p.a.scq, 2, IBV_WC_SEND);
 	T_DONE(p.b.rcq, 2, IBV_WC_RECV);
-	EXPECT(!memcmp(mem, flat.p, 100) && !memcmp(mem + 100, flat.p + 200, 100) && t_all(mem + 200, 100, 0), "the parts that stay");
+	EXPECT(!memcmp(mem, flat.p, 100) && !memcmp(mem + 100, flat.p + 200, 100) && t_all(mem + 200, 100, 0),
+	       "the parts that stay");
 	EXPECT_EQ(ibv_dereg_mr(real), 0, "ibv_dereg_mr");
 	EXPECT_EQ(ibv_dereg_mr(mr), 0, "ibv_dereg_mr of the null region");
 }
@@ -180,7 +184,8 @@ static void rereg_access(const void *arg)
 	MUST(mr, "ibv_reg_mr");
 	EXPECT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, T_ALL), 0, "more rights");
 	exercise(mr->lkey, mr->rkey, (uintptr_t)mem);
-	EXPECT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE), 0, "fewer rights");
+	EXPECT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE), 0,
+		  "fewer rights");
 	o.rkey = mr->rkey;
 	EXPECT_EQ(t_post(&p.a, &o), 0, "WRITE");
 	T_FAILED(p.a.scq, 1, T_REM_ACCESS);
@@ -238,7 +243,8 @@ static void rereg_bad(const void *arg)
 	errno = 0;
 	EXPECT(ibv_rereg_mr(mr, 0, NULL, NULL, 0, 0) != 0, "no flag");
 	EXPECT(ibv_rereg_mr(mr, 1 << 10, NULL, NULL, 0, 0) == IBV_REREG_MR_ERR_INPUT, "unknown flag");
-	EXPECT(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, NULL, 0, 0) == IBV_REREG_MR_ERR_INPUT, "no memory");
+	EXPECT(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, NULL, 0, 0) == IBV_REREG_MR_ERR_INPUT,
+	       "no memory");
 	exercise(mr->lkey, mr->rkey, (uintptr_t)mem);
 	EXPECT_EQ(ibv_dereg_mr(mr), 0, "ibv_dereg_mr");
 }

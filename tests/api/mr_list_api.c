@@ -50,7 +50,8 @@ static void list(const void *arg)
 	struct t_pair *p = r->n > 4 ? &big : &small;
 
 	for (int i = 0; i < r->n; i++)
-		l.list[i] = r->n > 6 ? t_sge(&arena, r->e[0].at + i * r->step, r->e[0].len + i) : t_sge(&arena, r->e[i].at, r->e[i].len);
+		l.list[i] = r->n > 6 ? t_sge(&arena, r->e[0].at + i * r->step, r->e[0].len + i)
+				     : t_sge(&arena, r->e[i].at, r->e[i].len);
 	m = umr_map(&l);
 	umr_register(&p->a, mkey, T_ALL, &l);
 	umr_check_all(p, mkey->lkey, &m, &arena, &flat);
@@ -131,13 +132,15 @@ static void atomics(const void *arg)
 		EXPECT_EQ(now, 77 + i, "memory");
 	}
 	/* The returned value may go into a key, too. */
-	struct t_op o = t_rdma(IBV_WR_ATOMIC_FETCH_AND_ADD, 2, (struct ibv_sge) { 12, 8, mkey->lkey }, arena.key, arena.va + 4096);
+	struct t_op o = t_rdma(IBV_WR_ATOMIC_FETCH_AND_ADD, 2, (struct ibv_sge){ 12, 8, mkey->lkey },
+			       arena.key, arena.va + 4096);
 	uint64_t was = 0x0102030405060708;
 
 	memcpy(arena.p + 4096, &was, 8);
 	EXPECT_EQ(t_post(&small.a, &o), 0, "ibv_wr_complete");
 	T_DONE(small.a.scq, 2, IBV_WC_FETCH_ADD);
-	EXPECT(!memcmp(arena.p + 64 + 12, &was, 4) && !memcmp(arena.p + 1024, (char *)&was + 4, 4), "old value, scattered");
+	EXPECT(!memcmp(arena.p + 64 + 12, &was, 4) && !memcmp(arena.p + 1024, (char *)&was + 4, 4),
+	       "old value, scattered");
 	umr_free(mkey);
 }
 
@@ -146,7 +149,9 @@ static void beyond_4_gib(const void *arg)
 {
 	const uint64_t len = 0x7fffffff;
 	struct t_buf huge = t_buf(env, len + 4096, T_ALL);
-	struct umr_layout l = { .n = 3, .list = { t_sge(&huge, 0, len), t_sge(&huge, 1000, len), t_sge(&huge, 3000, len) } };
+	struct umr_layout l = {
+		.n = 3, .list = { t_sge(&huge, 0, len), t_sge(&huge, 1000, len), t_sge(&huge, 3000, len) }
+	};
 	struct mlx5dv_mkey *mkey = umr_mkey(env->pd, 3, 0);
 	struct t_op o = t_rdma(IBV_WR_RDMA_WRITE, 1, t_sge(&flat, 0, 64), mkey->rkey, 2 * len - 24);
 

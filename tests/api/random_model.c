@@ -100,13 +100,16 @@ static void saw_send(const struct ibv_wc *wc)
 	}
 	l = &lanes[id];
 	w = &l->fifo[l->tail % 512];
-	if (!EXPECT(l->head != l->tail, "lane %u: completion of %" PRIx64 " that nobody awaits: %s", id, wc->wr_id, ibv_wc_status_str(wc->status)))
+	if (!EXPECT(l->head != l->tail, "lane %u: completion of %" PRIx64 " that nobody awaits: %s", id,
+		    wc->wr_id, ibv_wc_status_str(wc->status)))
 		return;
 	l->tail++;
 	EXPECT(w->wr_id == wc->wr_id, "lane %u: completion of %" PRIx64 ", want %" PRIx64, id, wc->wr_id, w->wr_id);
-	EXPECT(w->status == wc->status, "lane %u %" PRIx64 ": %s, want %s", id, wc->wr_id, ibv_wc_status_str(wc->status), ibv_wc_status_str(w->status));
+	EXPECT(w->status == wc->status, "lane %u %" PRIx64 ": %s, want %s", id, wc->wr_id,
+	       ibv_wc_status_str(wc->status), ibv_wc_status_str(w->status));
 	if (wc->status == IBV_WC_SUCCESS)
-		EXPECT((int)wc->opcode == w->opcode, "lane %u %" PRIx64 ": opcode %d, want %d", id, wc->wr_id, wc->opcode, w->opcode);
+		EXPECT((int)wc->opcode == w->opcode, "lane %u %" PRIx64 ": opcode %d, want %d", id, wc->wr_id,
+		       wc->opcode, w->opcode);
 	l->in_flight = l->seq - (uint32_t)wc->wr_id;
 }
 
@@ -153,9 +156,10 @@ static void saw_recv(const struct ibv_wc *wc)
 	if (l->failing && wc->status == IBV_WC_WR_FLUSH_ERR)
 		return;
 	EXPECT(wc->status == IBV_WC_SUCCESS, "lane %u: receive: %s", id, ibv_wc_status_str(wc->status));
-	EXPECT((uint32_t)wc->wr_id == l->recv_done, "lane %u: receive %u, want %u", id, (uint32_t)wc->wr_id, l->recv_done);
-	EXPECT(wc->byte_len == l->recv_len[l->recv_done % 1024], "lane %u: receive %u: byte_len %u, want %u", id, l->recv_done,
-	       wc->byte_len, l->recv_len[l->recv_done % 1024]);
+	EXPECT((uint32_t)wc->wr_id == l->recv_done, "lane %u: receive %u, want %u", id, (uint32_t)wc->wr_id,
+	       l->recv_done);
+	EXPECT(wc->byte_len == l->recv_len[l->recv_done % 1024], "lane %u: receive %u: byte_len %u, want %u",
+	       id, l->recv_done, wc->byte_len, l->recv_len[l->recv_done % 1024]);
 	l->recv_done++;
 }
 
@@ -423,8 +427,15 @@ static void do_datagram(void)
 	int from = rnd(UDS), to = rnd(UDS);
 	uint8_t *byte[SLOT], text[SLOT];
 	uint32_t len = some_length(SLOT - 40);
-	struct t_op o = { .op = IBV_WR_SEND_WITH_IMM, .wr_id = (uint64_t)LANES << 32, .flags = IBV_SEND_SIGNALED, .set = T_SGE, .nsge = 1,
-			  .ah = ah, .dest = ud[to].qp->qp_num, .qkey = T_QKEY, .stream = -1 };
+	struct t_op o = { .op = IBV_WR_SEND_WITH_IMM,
+			  .wr_id = (uint64_t)LANES << 32,
+			  .flags = IBV_SEND_SIGNALED,
+			  .set = T_SGE,
+			  .nsge = 1,
+			  .ah = ah,
+			  .dest = ud[to].qp->qp_num,
+			  .qkey = T_QKEY,
+			  .stream = -1 };
 
 	/* From the quiet first bytes of the slots' own buffer of letters: constant memory behind the lanes. */
 	size_t off = (size_t)LANES * 2 * SLICE + rnd(SLICE - SLOT);
@@ -459,7 +470,8 @@ static void settle(struct lane *l)
 /* A request that fails in one of several ways, with others behind it; then the lane is brought back. */
 static void do_error(struct lane *l)
 {
-	static const enum ibv_wc_status status[] = { IBV_WC_LOC_PROT_ERR, IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_ACCESS_ERR };
+	static const enum ibv_wc_status status[] = { IBV_WC_LOC_PROT_ERR, IBV_WC_REM_ACCESS_ERR,
+						     IBV_WC_REM_ACCESS_ERR };
 	int how = l->stream >= 0 ? 0 : rnd(3), behind = rnd(4);
 	struct t_op o;
 
@@ -534,7 +546,10 @@ static void make_lanes(void)
 	for (int i = 0; i < LANES; i++) {
 		struct lane *l = &lanes[i];
 
-		*l = (struct lane) { .id = i, .stream = -1, .local = (size_t)i * 2 * SLICE, .remote = (size_t)i * 2 * SLICE + SLICE };
+		*l = (struct lane){ .id = i,
+				    .stream = -1,
+				    .local = (size_t)i * 2 * SLICE,
+				    .remote = (size_t)i * 2 * SLICE + SLICE };
 		if (i < RC_LANES) {
 			l->q = &rc[i].a;
 			l->peer = &rc[i].b;
@@ -549,7 +564,8 @@ static void make_lanes(void)
 
 static void make_objects(void)
 {
-	struct t_spec r = { .ops = T_RC_OPS, .dv_ops = T_DV_OPS, .sq = 64, .rq = 64, .inl = 60 }, u = { .type = IBV_QPT_UD, .ops = T_UD_OPS, .sq = 256, .rq = SLOTS };
+	struct t_spec r = { .ops = T_RC_OPS, .dv_ops = T_DV_OPS, .sq = 64, .rq = 64, .inl = 60 },
+		      u = { .type = IBV_QPT_UD, .ops = T_UD_OPS, .sq = 256, .rq = SLOTS };
 
 	scq = ibv_create_cq(env->ctx, 4096, NULL, NULL, 0);
 	rcq = ibv_create_cq(env->ctx, 4096, NULL, NULL, 0);
@@ -564,8 +580,14 @@ static void make_objects(void)
 	for (int i = 0; i < RC_LANES; i++)
 		rc[i] = t_pair(env, &r);
 	for (int i = 0; i < DCIS; i++)
-		dci[i] = t_dci(env, (struct t_spec) { .dv_ops = T_DCI_DV_OPS, .streams = true, .log_streams = 2, .log_errored = 2, .sq = 256, .inl = 60,
-						      .scq = scq, .rcq = rcq });
+		dci[i] = t_dci(env, (struct t_spec){ .dv_ops = T_DCI_DV_OPS,
+						     .streams = true,
+						     .log_streams = 2,
+						     .log_errored = 2,
+						     .sq = 256,
+						     .inl = 60,
+						     .scq = scq,
+						     .rcq = rcq });
 	srq = t_srq(env, SLOTS);
 	dct = t_qp(env, &(struct t_spec) { .dc = T_DCT, .srq = srq, .dc_key = KEY, .scq = scq, .rcq = rcq });
 	t_dct_rtr(env, dct.qp);
@@ -626,8 +648,9 @@ static void run(const void *arg)
 		settle(&lanes[i]);
 	wait_while(letters_are_open, NULL, "the last letters");
 	for (size_t i = 0; i < arena.len && !t_state.failures; i++)
-		EXPECT(arena.p[i] == shadow[i], "byte %zu of lane %zu, %s slice, is 0x%02x, the model says 0x%02x", i % SLICE, i / SLICE / 2,
-		       i / SLICE % 2 ? "remote" : "local", arena.p[i], shadow[i]);
+		EXPECT(arena.p[i] == shadow[i],
+		       "byte %zu of lane %zu, %s slice, is 0x%02x, the model says 0x%02x", i % SLICE,
+		       i / SLICE / 2, i / SLICE % 2 ? "remote" : "local", arena.p[i], shadow[i]);
 	if (!t_state.failures) {
 		T_QUIET(scq);
 		T_QUIET(rcq);

@@ -13,8 +13,11 @@ static struct t_buf src, dst;
 
 static void set_up(const void *arg)
 {
-	struct t_spec s = { .ops = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE, .dv_ops = MLX5DV_QP_EX_WITH_RAW_WQE, .inl = 900,
-			    .sq = 8, .rq = 64 };
+	struct t_spec s = { .ops = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE,
+			    .dv_ops = MLX5DV_QP_EX_WITH_RAW_WQE,
+			    .inl = 900,
+			    .sq = 8,
+			    .rq = 64 };
 
 	(void)arg;
 	p = t_pair(env, &s);
@@ -188,7 +191,8 @@ static void flags_ignored(const void *arg)
 {
 	struct t_spec s = { .ops = T_RC_OPS, .dv_ops = T_DV_OPS, .sig_all = 1 };
 	struct t_pair q = t_pair(env, &s);
-	struct raw quiet = raw_ctrl(q.a.qp->qp_num, MLX5_OPCODE_NOP, 0, 0, 0), loud = raw_ctrl(q.a.qp->qp_num, MLX5_OPCODE_NOP, 0, CE, 0);
+	struct raw quiet = raw_ctrl(q.a.qp->qp_num, MLX5_OPCODE_NOP, 0, 0, 0),
+		   loud = raw_ctrl(q.a.qp->qp_num, MLX5_OPCODE_NOP, 0, CE, 0);
 
 	(void)arg;
 	for (int i = 0; i < 2; i++) {

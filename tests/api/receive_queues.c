@@ -33,7 +33,9 @@ static void scatter_list(const void *arg)
 	EXPECT_EQ(t_post(&p.a, &o), 0, "SEND");
 	T_DONE(p.a.scq, 1, IBV_WC_SEND);
 	EXPECT_EQ(T_DONE(p.b.rcq, 5, IBV_WC_RECV).wc.byte_len, 67, "byte_len");
-	EXPECT(!memcmp(dst.p + 100, src.p, 10) && !memcmp(dst.p + 1000, src.p + 10, 50) && !memcmp(dst.p + 50, src.p + 60, 7), "data");
+	EXPECT(!memcmp(dst.p + 100, src.p, 10) && !memcmp(dst.p + 1000, src.p + 10, 50) &&
+		       !memcmp(dst.p + 50, src.p + 60, 7),
+	       "data");
 	EXPECT(t_all(dst.p + 57, 43, 0), "bytes behind the message were written");
 	t_pair_free(&p);
 	if (srq)
@@ -198,8 +200,11 @@ static void scatter_to_cqe(const void *arg)
 				EXPECT_EQ(wc.wc.byte_len, len, "byte_len");
 		}
 		EXPECT(sent, "no completion of the SEND");
-		EXPECT(!memcmp(dst.p, src.p, len < 20 ? len : 20) && (len <= 20 || !memcmp(dst.p + 200, src.p + 20, len - 20)), "SEND of %u bytes", len);
-		EXPECT(t_all(dst.p + 20, 180, 0) && t_all(dst.p + 200 + (len > 20 ? len - 20 : 0), 100, 0), "SEND of %u bytes wrote more", len);
+		EXPECT(!memcmp(dst.p, src.p, len < 20 ? len : 20) &&
+			       (len <= 20 || !memcmp(dst.p + 200, src.p + 20, len - 20)),
+		       "SEND of %u bytes", len);
+		EXPECT(t_all(dst.p + 20, 180, 0) && t_all(dst.p + 200 + (len > 20 ? len - 20 : 0), 100, 0),
+		       "SEND of %u bytes wrote more", len);
 
 		o = t_rdma(IBV_WR_RDMA_READ, 3, t_sge(&dst, 1000, len), src.key, src.va);
 		memset(dst.p + 1000, 0, 256);
@@ -215,12 +220,19 @@ static void scatter_to_cqe(const void *arg)
 
 static void xrc(const void *arg)
 {
-	struct ibv_xrcd_init_attr xa = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT };
+	struct ibv_xrcd_init_attr xa = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+					 .fd = -1,
+					 .oflags = O_CREAT };
 	struct ibv_xrcd *xrcd = ibv_open_xrcd(env->ctx, &xa);
 	struct ibv_cq *cq = ibv_create_cq(env->ctx, 64, NULL, NULL, 0);
-	struct ibv_srq_init_attr_ex sa = { .attr = { .max_wr = 16, .max_sge = 1 }, .srq_type = IBV_SRQT_XRC, .pd = env->pd, .cq = cq,
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_PD };
-	struct t_spec ini = { .type = IBV_QPT_XRC_SEND, .ops = T_RC_OPS }, tgt = { .type = IBV_QPT_XRC_RECV, .xrcd = xrcd };
+	struct ibv_srq_init_attr_ex sa = { .attr = { .max_wr = 16, .max_sge = 1 },
+					   .srq_type = IBV_SRQT_XRC,
+					   .pd = env->pd,
+					   .cq = cq,
+					   .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_XRCD |
+							IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_PD };
+	struct t_spec ini = { .type = IBV_QPT_XRC_SEND, .ops = T_RC_OPS },
+		      tgt = { .type = IBV_QPT_XRC_RECV, .xrcd = xrcd };
 	struct ibv_srq *srq[2];
 	uint32_t srqn[2];
 	struct t_qp a, b;

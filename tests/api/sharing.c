@@ -92,8 +92,13 @@ static void parent_domain(const void *arg)
 	struct alloc_log log = { 0 };
 	struct ibv_td_init_attr ta = { 0 };
 	struct ibv_td *td = ibv_alloc_td(env->ctx, &ta);
-	struct ibv_parent_domain_init_attr pa = { .pd = env->pd, .td = td, .alloc = my_alloc, .free = my_free, .pd_context = &log,
-		.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT };
+	struct ibv_parent_domain_init_attr pa = { .pd = env->pd,
+						  .td = td,
+						  .alloc = my_alloc,
+						  .free = my_free,
+						  .pd_context = &log,
+						  .comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
+							       IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT };
 	struct ibv_pd *parent;
 	struct t_spec s = { .ops = T_RC_OPS };
 	struct t_pair p;

@@ -56,7 +56,8 @@ static void *add(void *arg)
 
 	pthread_barrier_wait(j->start);
 	for (int i = 0; i < EACH; i++) {
-		struct t_op o = t_rdma(IBV_WR_ATOMIC_FETCH_AND_ADD, j->id, scratch(j->id), mem.key, (uintptr_t)j->counter);
+		struct t_op o = t_rdma(IBV_WR_ATOMIC_FETCH_AND_ADD, j->id, scratch(j->id), mem.key,
+				       (uintptr_t)j->counter);
 		uint64_t end = t_now_ms() + 30000;
 		int rc;
 
@@ -205,7 +206,7 @@ static void *churn(void *arg)
 	uint8_t *m = aligned_alloc(4096, 4096);
 
 	pthread_barrier_wait(j->start);
-	while (!*j->stop) {
+	do {
 		struct ibv_mr *mr = ibv_reg_mr(env->pd, m, 4096, T_ALL);
 		struct ibv_cq *cq = ibv_create_cq(env->ctx, 16, NULL, NULL, 0);
 		struct t_spec s = { .ops = T_RC_OPS };
@@ -216,7 +217,7 @@ static void *churn(void *arg)
 		j->errors += cq && ibv_destroy_cq(cq);
 		j->errors += mr && ibv_dereg_mr(mr);
 		j->polled++;
-	}
+	} while (!*j->stop);
 	free(m);
 	return NULL;
 }
@@ -332,7 +333,9 @@ static void *umr_job(void *arg)
 {
 	struct job *j = arg;
 	struct t_qp *q = j->qp;
-	struct mlx5dv_mkey_init_attr init = { .pd = env->pd, .max_entries = 4, .create_flags = MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT };
+	struct mlx5dv_mkey_init_attr init = { .pd = env->pd,
+					      .max_entries = 4,
+					      .create_flags = MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT };
 	struct mlx5dv_mkey *mkey = mlx5dv_create_mkey(&init);
 	struct ibv_sge piece[2] = { t_sge(&mem, 1024 + j->id * 64, 8), t_sge(&mem, 1024 + j->id * 64 + 32, 8) };
 
@@ -356,7 +359,8 @@ static void *umr_job(void *arg)
 		while ((n = ibv_poll_cq(q->scq, 1, &wc)) == 0 && t_now_ms() < end)
 			;
 		j->errors += n != 1 || wc.status != IBV_WC_SUCCESS;
-		j->errors += memcmp(mem.p + 1024 + j->id * 64, &value[0], 8) || memcmp(mem.p + 1024 + j->id * 64 + 32, &value[1], 8);
+		j->errors += memcmp(mem.p + 1024 + j->id * 64, &value[0], 8) ||
+			     memcmp(mem.p + 1024 + j->id * 64 + 32, &value[1], 8);
 	}
 	j->errors += mlx5dv_destroy_mkey(mkey) != 0;
 	return NULL;

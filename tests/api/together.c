@@ -61,13 +61,15 @@ static void mixed_batch(const void *arg)
 		ex->wr_id = 7;
 		ibv_wr_local_inv(ex, mkey->lkey);
 		EXPECT_EQ(ibv_wr_complete(ex), 0, "ibv_wr_complete");
-		static const int want[] = { MLX5DV_WC_UMR, IBV_WC_RDMA_WRITE, MLX5DV_WC_MEMCPY, IBV_WC_FETCH_ADD, IBV_WC_RDMA_READ,
-					    IBV_WC_SEND, IBV_WC_LOCAL_INV };
+		static const int want[] = { MLX5DV_WC_UMR,    IBV_WC_RDMA_WRITE, MLX5DV_WC_MEMCPY,
+					    IBV_WC_FETCH_ADD, IBV_WC_RDMA_READ,  IBV_WC_SEND,
+					    IBV_WC_LOCAL_INV };
 		for (int i = 0; i < 7; i++)
 			T_DONE(p.a.scq, i + 1, want[i]);
 		EXPECT_EQ(be32toh(T_DONE(p.b.rcq, 50, IBV_WC_RECV).wc.imm_data), round, "immediate data");
 		for (int i = 0; i < 16; i++)
-			EXPECT(!memcmp(dst.p + i * 16, src.p + i * 4, 4) && t_all(dst.p + i * 16 + 4, 12, 0), "block %d", i);
+			EXPECT(!memcmp(dst.p + i * 16, src.p + i * 4, 4) && t_all(dst.p + i * 16 + 4, 12, 0),
+			       "block %d", i);
 		EXPECT(t_is(src.p + 4096, 100, round), "the copy");
 		EXPECT(!memcmp(src.p + 4096 + 512, src.p, 64), "the fenced READ");
 		EXPECT(t_is(dst.p + 6000, 33, round), "the SEND");
@@ -85,7 +87,8 @@ static void both_apis(const void *arg)
 
 	(void)arg;
 	for (int i = 0; i < 500; i++) {
-		struct t_op o = t_rdma(i % 3 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, i, t_sge(&src, 0, 40), dst.key, dst.va);
+		struct t_op o = t_rdma(i % 3 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, i, t_sge(&src, 0, 40),
+				       dst.key, dst.va);
 
 		if (i % 3 == 1)
 			o.set = T_INLINE;
@@ -111,9 +114,13 @@ static void list_of_post_send(const void *arg)
 	t_fill(src.p, 4096, 6);
 	for (int i = 0; i < 8; i++) {
 		sge[i] = t_sge(&src, i * 100, 100);
-		wr[i] = (struct ibv_send_wr) { .wr_id = i, .next = i < 7 ? &wr[i + 1] : NULL, .sg_list = &sge[i], .num_sge = 1,
-			.opcode = IBV_WR_RDMA_WRITE, .send_flags = i == 7 ? IBV_SEND_SIGNALED : 0,
-			.wr.rdma = { dst.va + i * 100, dst.key } };
+		wr[i] = (struct ibv_send_wr){ .wr_id = i,
+					      .next = i < 7 ? &wr[i + 1] : NULL,
+					      .sg_list = &sge[i],
+					      .num_sge = 1,
+					      .opcode = IBV_WR_RDMA_WRITE,
+					      .send_flags = i == 7 ? IBV_SEND_SIGNALED : 0,
+					      .wr.rdma = { dst.va + i * 100, dst.key } };
 	}
 	EXPECT_EQ(ibv_post_send(p.a.qp, wr, &bad), 0, "ibv_post_send");
 	T_DONE(p.a.scq, 7, IBV_WC_RDMA_WRITE);

@@ -54,7 +54,8 @@ static void register_over(const void *arg)
 {
 	struct t_pair p = new_pair();
 	struct mlx5dv_mkey *mkey = umr_mkey(env->pd, 4, 0);
-	struct umr_layout a = { .n = 1, .list = { t_sge(&arena, 0, 100) } }, b = { .n = 1, .list = { t_sge(&arena, 500, 40) } };
+	struct umr_layout a = { .n = 1, .list = { t_sge(&arena, 0, 100) } },
+			  b = { .n = 1, .list = { t_sge(&arena, 500, 40) } };
 	struct umr_map m = umr_map(&b);
 
 	(void)arg;

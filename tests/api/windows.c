@@ -24,7 +24,9 @@ static struct t_pair new_pair(void)
 
 static struct ibv_mw_bind_info info(size_t at, size_t len, unsigned int access)
 {
-	return (struct ibv_mw_bind_info) { .mr = mem.mr, .addr = mem.va + at, .length = len, .mw_access_flags = access };
+	return (struct ibv_mw_bind_info){
+		.mr = mem.mr, .addr = mem.va + at, .length = len, .mw_access_flags = access
+	};
 }
 
 /* WRITE of 16 bytes to rkey at va. RETURN the status. */
@@ -81,7 +83,12 @@ static void type_1(const void *arg)
 
 static int bind_2(struct t_qp *q, struct ibv_mw *mw, uint32_t rkey, struct ibv_mw_bind_info i, bool old)
 {
-	struct t_op o = { .op = IBV_WR_BIND_MW, .wr_id = 4, .flags = IBV_SEND_SIGNALED, .mw = mw, .rkey = rkey, .bind = i };
+	struct t_op o = { .op = IBV_WR_BIND_MW,
+			  .wr_id = 4,
+			  .flags = IBV_SEND_SIGNALED,
+			  .mw = mw,
+			  .rkey = rkey,
+			  .bind = i };
 
 	EXPECT_EQ(old ? t_post_old(q, &o) : t_post(q, &o), 0, "posting the bind");
 	return t_poll(q->scq).wc.status;
@@ -99,7 +106,9 @@ static void type_2(const void *arg)
 	t_fill(flat.p, 16, 2);
 	memset(mem.p, 0, LEN);
 	key = ibv_inc_rkey(mw->rkey);
-	EXPECT_EQ(bind_2(&p.b, mw, key, info(100, 200, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ), *old), IBV_WC_SUCCESS, "bind");
+	EXPECT_EQ(
+		bind_2(&p.b, mw, key, info(100, 200, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ), *old),
+		IBV_WC_SUCCESS, "bind");
 	mw->rkey = key;
 	EXPECT_EQ(write16(&p.a, key, mem.va + 100), IBV_WC_SUCCESS, "WRITE");
 	EXPECT(t_is(mem.p + 100, 16, 2), "data");
@@ -164,7 +173,9 @@ static void zero_based_window(const void *arg)
 	MUST(mw, "ibv_alloc_mw");
 	key = ibv_inc_rkey(mw->rkey);
 	memset(mem.p, 0, LEN);
-	EXPECT_EQ(bind_2(&p.b, mw, key, info(300, 100, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_ZERO_BASED), false), IBV_WC_SUCCESS, "bind");
+	EXPECT_EQ(
+		bind_2(&p.b, mw, key, info(300, 100, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_ZERO_BASED), false),
+		IBV_WC_SUCCESS, "bind");
 	t_fill(flat.p, 16, 3);
 	EXPECT_EQ(write16(&p.a, key, 84), IBV_WC_SUCCESS, "WRITE");
 	EXPECT(t_is(mem.p + 384, 16, 3), "data");

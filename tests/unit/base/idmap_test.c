@@ -73,7 +73,7 @@ static void a_freed_number_rests_until_the_window_was_walked(void **state)
 	smx_idmap_fini(&map);
 }
 
-struct each { uint32_t count; const char *last; struct smx_idmap *map; uint32_t base; };
+struct each { uint32_t count; int64_t last; const char *things; struct smx_idmap *map; uint32_t base; };
 
 static void count_and_remove(void *obj, void *arg)
 {
@@ -82,8 +82,8 @@ static void count_and_remove(void *obj, void *arg)
 
 	if (!e->count)
 		at = 0;
-	assert_true((const char *)obj > e->last);	/* stored in rising order below */
-	e->last = obj;
+	assert_true((const char *)obj - e->things > e->last);	/* stored in rising order below */
+	e->last = (const char *)obj - e->things;
 	e->count++;
 	smx_idmap_remove(e->map, e->base + at++);
 }
@@ -92,7 +92,7 @@ static void each_visits_in_order_and_allows_removal(void **state)
 {
 	struct smx_idmap map;
 	static char things[100];
-	struct each e = { .map = &map, .base = BASE, .last = things - 1 };
+	struct each e = { .map = &map, .base = BASE, .last = -1, .things = things };
 	uint32_t id;
 
 	(void)state;
@@ -102,7 +102,7 @@ static void each_visits_in_order_and_allows_removal(void **state)
 	smx_idmap_each(&map, count_and_remove, &e);
 	assert_int_equal(e.count, sizeof(things));
 	e.count = 0;
-	e.last = things - 1;
+	e.last = -1;
 	smx_idmap_each(&map, count_and_remove, &e);
 	assert_int_equal(e.count, 0);
 	smx_idmap_fini(&map);

@@ -463,6 +463,33 @@ static void refuses_more_than_a_message_can_be(void **state)
 	assert_int_equal(fetch(), SMX_CHECK_WQE_MESSAGE_LENGTH);
 }
 
+static void a_wqe_is_not_longer_than_its_ring(void **state)
+{
+	(void)state;
+	new_ring(SMX_QP_RC);
+	qp.sq.bb_count = 4;
+	begin(0, SMX_OP_SEND, 0);
+	end_as(QPN, 17);
+	qp.sq.pi = 70;
+	assert_int_equal(smx_sq_fetch(&dev, &qp, 0, &req), SMX_CHECK_WQE_LENGTH);
+	end_as(QPN, 16);
+	assert_int_equal(smx_sq_fetch(&dev, &qp, 0, &req), SMX_CHECK_NONE);
+}
+
+static void decodes_a_small_inline_write(void **state)
+{
+	(void)state;
+	new_ring(SMX_QP_RC);
+	begin(5, SMX_OP_RDMA_WRITE, 0);
+	add_raddr();
+	add_sge(0x8000000c, 0x41424344, 0);
+	assert_int_equal(fetch(), SMX_CHECK_NONE);
+	assert_int_equal(req.sge_count, 1);
+	assert_int_equal(req.length, 12);
+	assert_true(req.sge[0].is_host);
+	assert_memory_equal((const void *)(uintptr_t)req.sge[0].va, "ABCD", 4);
+}
+
 static void wants_the_extended_address(void **state)
 {
 	(void)state;
@@ -534,6 +561,8 @@ int main(void)
 		cmocka_unit_test(refuses_malformed_wqes),
 		cmocka_unit_test(refuses_inline_data_where_the_device_writes),
 		cmocka_unit_test(refuses_more_than_a_message_can_be),
+		cmocka_unit_test(a_wqe_is_not_longer_than_its_ring),
+		cmocka_unit_test(decodes_a_small_inline_write),
 		cmocka_unit_test(wants_the_extended_address),
 		cmocka_unit_test(checks_signatures),
 		cmocka_unit_test(survives_any_bytes),

@@ -3,6 +3,10 @@
  * place, and leaves the consumer index where the device looks for it. */
 #include "dv_world.h"
 
+#include <sys/mman.h>
+
+#include "base/guard.h"
+
 /* Requester: what the WQE's opcode says, or the slot where that is the driver's to know. */
 static const struct req_row {
 	uint8_t op;
@@ -413,6 +417,25 @@ static void response_data_in_the_cqe_goes_to_the_request(void **state)
 	}
 }
 
+static void buffers_that_are_gone_fail_the_completion_only(void **state)
+{
+	struct world *w = world_rc();
+	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct ibv_sge sge = { (uintptr_t)page, 64, 1 };
+	struct ibv_wc wc;
+	(void)state;
+
+	smx_guard_install();
+	assert_int_equal(munmap(page, 4096), 0);
+	post_recv(w, 9, &sge, 1);
+	world_cqe(w, SMX_CQE_RESP_SEND, &(struct smx_cqe64){ .op_own = SMX_CQE_INLINE_32, .byte_cnt = to_be32(8),
+		  .sop_drop_qpn = to_be32(WORLD_QPN) });
+	assert_int_equal(world_poll(w, 1, &wc), 1);
+	assert_int_equal(wc.status, IBV_WC_LOC_PROT_ERR);
+	assert_int_equal(wc.wr_id, 9);
+	world_free(w);
+}
+
 static void inline_data_for_a_write_is_an_error(void **state)
 {
 	struct world *w = world_rc();
@@ -569,6 +592,7 @@ int main(void)
 		cmocka_unit_test(a_cqe_of_nothing_is_an_error_not_a_crash),
 		cmocka_unit_test(received_data_in_the_cqe_goes_to_its_buffers),
 		cmocka_unit_test(response_data_in_the_cqe_goes_to_the_request),
+		cmocka_unit_test(buffers_that_are_gone_fail_the_completion_only),
 		cmocka_unit_test(inline_data_for_a_write_is_an_error),
 		cmocka_unit_test(arming_names_sequence_kind_and_consumer),
 		cmocka_unit_test(cleaning_takes_out_one_queue_pair),

@@ -753,6 +753,48 @@ static void threads_take_turns(void **state)
 	world_free(w);
 }
 
+enum { PINGS = 20000 };
+
+/* Plays the device and polls, while another thread posts. */
+static void *complete_and_poll(void *arg)
+{
+	struct world *w = arg;
+	struct ibv_wc wc;
+	uint32_t done = 0;
+
+	while (done < PINGS) {
+		uint32_t pi = be32_load_acquire(&w->qp_dbrec[SMX_DBREC_SND]);
+
+		for (; (uint16_t)done != (uint16_t)pi; done++) {
+			world_done(w, done & 0xffff, SMX_OP_RDMA_WRITE);
+			assert_int_equal(world_poll(w, 1, &wc), 1);
+			assert_int_equal(wc.wr_id, done);
+		}
+		sched_yield();
+	}
+	return NULL;
+}
+
+static void one_thread_posts_and_another_polls(void **state)
+{
+	struct world *w = world_rc();
+	uint32_t posted = 0;
+	pthread_t t;
+	(void)state;
+
+	assert_int_equal(pthread_create(&t, NULL, complete_and_poll, w), 0);
+	while (posted < PINGS) {
+		if (world_write(w, posted) == 0)
+			posted++;
+		else
+			sched_yield();
+	}
+	pthread_join(t, NULL);
+	assert_int_equal(w->qp.sq.tail, PINGS);
+	assert_int_equal(w->qp.sq.tail_bb, w->qp.sq.cur_post);
+	world_free(w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -775,6 +817,7 @@ int main(void)
 		cmocka_unit_test(a_queue_pair_without_send_queue_is_full),
 		cmocka_unit_test(reset_forgets_all),
 		cmocka_unit_test(threads_take_turns),
+		cmocka_unit_test(one_thread_posts_and_another_polls),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,16 +44,18 @@ static void every_shape_gives_the_same_bytes(void **state)
 		  "[15601.662162] 00000020: 00 00 00 2a 00 00 00 00 00 00 00 00 00 00 00 00\n"
 		  "[15601.662164] 00000030: 00 00 00 00 93 00 52 04 0a 00 1b 07 00 11 9c d3\n", SMX_DUMP_OFFSETS },
 		{ "kernel, other messages in between, in a journal",
-		  "Mar 30 21:04:53 node kernel: cqe_dump: 00000000: 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\r\n"
-		  "Mar 30 21:04:53 node kernel: cqe_dump: 00000010: 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\r\n"
+		  "Mar 30 21:04:53 n kernel: cqe_dump: 00000000: 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\r\n"
+		  "Mar 30 21:04:53 n kernel: cqe_dump: 00000010: 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\r\n"
 		  "Mar 30 21:04:53 node kernel: ens1: Link up\r\n"
-		  "Mar 30 21:04:53 node kernel: cqe_dump: 00000020: 00 00 00 2a 00 00 00 00 00 00 00 00 00 00 00 00\r\n"
-		  "Mar 30 21:04:53 node kernel: cqe_dump: 00000030: 00 00 00 00 93 00 52 04 0a 00 1b 07 00 11 9c d3\r\n",
+		  "Mar 30 21:04:53 n kernel: cqe_dump: 00000020: 00 00 00 2a 00 00 00 00 00 00 00 00 00 00 00 00\r\n"
+		  "Mar 30 21:04:53 n kernel: cqe_dump: 00000030: 00 00 00 00 93 00 52 04 0a 00 1b 07 00 11 9c d3\r\n",
 		  SMX_DUMP_OFFSETS },
 		{ "older kernel, words, in dmesg",
 		  "[  881.120000] mlx5_ib: dump error cqe\n"
-		  "[  881.120001] 00000000 00000000 00000000 00000000\n[  881.120002] 00000000 00000000 00000000 00000000\n"
-		  "[  881.120003] 0000002a 00000000 00000000 00000000\n[  881.120004] 00000000 93005204 0a001b07 00119cd3\n",
+		  "[  881.120001] 00000000 00000000 00000000 00000000\n"
+		  "[  881.120002] 00000000 00000000 00000000 00000000\n"
+		  "[  881.120003] 0000002a 00000000 00000000 00000000\n"
+		  "[  881.120004] 00000000 93005204 0a001b07 00119cd3\n",
 		  SMX_DUMP_WORDS },
 		{ "libmlx5",
 		  "mlx5: node7: got completion with error:\n"
@@ -115,8 +117,9 @@ static void every_shape_gives_the_same_bytes(void **state)
 static void prose_is_no_hex(void **state)
 {
 	static const char *const rows[] = {
-		"", "\n\n", "dump error cqe\n", "be a dead face, add 00 more\n", "MLX5 Error CQ: at [0x7f6a7d20c000], len=64\n",
-		"mlx5_core 0000:08:00.0 ens1: Link up\n", "wr_id 0 syndrom 0x51\n", "cafe: got completion with error:\n",
+		"", "\n\n", "dump error cqe\n", "be a dead face, add 00 more\n",
+		"MLX5 Error CQ: at [0x7f6a7d20c000], len=64\n", "mlx5_core 0000:08:00.0 ens1: Link up\n",
+		"wr_id 0 syndrom 0x51\n", "cafe: got completion with error:\n",
 		"x 00000000 00000000 00000000\n",
 	};
 
@@ -189,11 +192,13 @@ static void bytes_are_told_apart(void **state)
 		{ "good CQE", { { good, 64 } }, { { SMX_DUMP_CQE, 64 } } },
 		{ "WQE and CQE", { { wqe, 64 }, { err, 64 } }, { { SMX_DUMP_SEND_WQE, 64 }, { SMX_DUMP_CQE, 64 } } },
 		{ "CQE and WQE", { { err, 64 }, { wqe, 64 } }, { { SMX_DUMP_CQE, 64 }, { SMX_DUMP_SEND_WQE, 64 } } },
-		{ "short WQE and CQE", { { wqe, 32 }, { err, 64 } }, { { SMX_DUMP_SEND_WQE, 32 }, { SMX_DUMP_CQE, 64 } } },
+		{ "short WQE and CQE", { { wqe, 32 }, { err, 64 } },
+		  { { SMX_DUMP_SEND_WQE, 32 }, { SMX_DUMP_CQE, 64 } } },
 		{ "128-byte CQE", { { noise, 64 }, { err, 64 } }, { { SMX_DUMP_CQE128, 128 } } },
 		{ "neither", { { noise, 64 } }, { { SMX_DUMP_UNKNOWN, 64 } } },
 		{ "zeros", { { noise + 32, 16 } }, { { SMX_DUMP_UNKNOWN, 16 } } },
-		{ "noise, then a CQE", { { noise, 16 }, { err, 64 } }, { { SMX_DUMP_UNKNOWN, 16 }, { SMX_DUMP_CQE, 64 } } },
+		{ "noise, then a CQE", { { noise, 16 }, { err, 64 } },
+		  { { SMX_DUMP_UNKNOWN, 16 }, { SMX_DUMP_CQE, 64 } } },
 	};
 
 	(void)state;
@@ -297,9 +302,11 @@ static void lines_that_name_codes_are_understood(void **state)
 	static const struct { const char *text; int syndrome, vendor, hw, side; } rows[] = {
 		{ "[1.3] infiniband x: mlx5_poll_one:530:(pid 0): syndrome 0x5, vendor syndrome 0xf9\n", 5, 0xf9, -1,
 		  SMX_SIDE_ANY },
-		{ "mlx5_poll_one:527:(pid 0): Responder error cqe on cqn 0x406:\nsyndrome 0x4, vendor syndrome 0x32\n", 4,
+		{ "mlx5_poll_one:527:(pid 0): Responder error cqe on cqn 0x406:\n"
+		  "syndrome 0x4, vendor syndrome 0x32\n", 4,
 		  0x32, -1, SMX_SIDE_RESP },
-		{ "mlx5_poll_one:527:(pid 0): Requestor error cqe on cqn 0x406:\nsyndrome 0x4, vendor syndrome 0x53\n", 4,
+		{ "mlx5_poll_one:527:(pid 0): Requestor error cqe on cqn 0x406:\n"
+		  "syndrome 0x4, vendor syndrome 0x53\n", 4,
 		  0x53, -1, SMX_SIDE_REQ },
 		{ "Local protection error on mlx5_0:1/IB (synd 0x4 vend 0x32 hw_synd 0/146)\n", 4, 0x32, 146,
 		  SMX_SIDE_ANY },

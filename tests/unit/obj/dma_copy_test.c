@@ -489,11 +489,130 @@ static void copies_resume_where_they_stopped(void **state)
 	world_free(w);
 }
 
+/* One side's blocks end inside the other's, at every batch. */
+static void rhythms_that_do_not_fit(void **state)
+{
+	enum { TURNS = 2000, ROOM = TURNS * 40 };
+	static const uint16_t sizes[][2] = { { 8, 12 }, { 8, 5 }, { 7, 16 }, { 1, 3 }, { 16, 24 } };
+	static const uint64_t cuts[] = { 4097, 4099, 5001, UINT64_MAX };
+	uint8_t *a = malloc(ROOM), *b = malloc(ROOM), *flat = malloc(ROOM), *want = malloc(ROOM);
+	struct world *w = world_new();
+	struct smx_mkey *mr_a = world_region(w, a, ROOM, RIGHTS_ALL);
+	struct smx_mkey *mr_b = world_region(w, b, ROOM, RIGHTS_ALL);
+	(void)state;
+
+	for (int i = 0; i < ROOM; i++)
+		a[i] = (uint8_t)(i * 11 + (i >> 8));
+	for (unsigned int i = 0; i < SMX_COUNT(sizes); i++) {
+		uint16_t from_bytes = sizes[i][0], to_bytes = sizes[i][1], stride[1] = { 40 };
+		uint64_t va_a = (uintptr_t)a, va_b = (uintptr_t)b, done, left;
+		uint64_t total = (uint64_t)TURNS * (from_bytes < to_bytes ? from_bytes : to_bytes);
+		struct smx_mkey *from = strided(w, mr_a, TURNS, 1, &from_bytes, stride, &va_a);
+		struct smx_mkey *to = strided(w, mr_b, TURNS, 1, &to_bytes, stride, &va_b);
+		struct smx_sge parts[SMX_COUNT(cuts)];
+		struct smx_dma_fault fault;
+		struct smx_walk s, d;
+
+		memset(want, 0xee, ROOM);
+		for (uint64_t k = 0; k < total; k++)
+			want[k / to_bytes * 40 + k % to_bytes] = a[k / from_bytes * 40 + k % from_bytes];
+		memset(b, 0xee, ROOM);
+		smx_walk_range(&s, &w->dev, &w->pd, QPN, SMX_DMA_GATHER, from->key, 0, total);
+		smx_walk_range(&d, &w->dev, &w->pd, QPN, SMX_DMA_SCATTER, to->key, 0, total);
+		assert_int_equal(smx_dma_copy(&d, &s, total, &done, &fault), SMX_CHECK_NONE);
+		assert_int_equal(done, total);
+		assert_memory_equal(b, want, ROOM);
+
+		/* The same by way of long flat pieces, there and back. */
+		left = total;
+		for (unsigned int c = 0; c < SMX_COUNT(cuts); c++) {
+			uint64_t n = cuts[c] < left ? cuts[c] : left;
+
+			parts[c] = (struct smx_sge){ (uintptr_t)flat + total - left, n, 0, true };
+			left -= n;
+		}
+		memset(flat, 0, ROOM);
+		memset(b, 0xee, ROOM);
+		smx_walk_range(&s, &w->dev, &w->pd, QPN, SMX_DMA_GATHER, from->key, 0, total);
+		list_walk(w, &d, SMX_DMA_SCATTER, parts, SMX_COUNT(parts));
+		assert_int_equal(smx_dma_copy(&d, &s, total, &done, &fault), SMX_CHECK_NONE);
+		list_walk(w, &s, SMX_DMA_GATHER, parts, SMX_COUNT(parts));
+		smx_walk_range(&d, &w->dev, &w->pd, QPN, SMX_DMA_SCATTER, to->key, 0, total);
+		assert_int_equal(smx_dma_copy(&d, &s, total, &done, &fault), SMX_CHECK_NONE);
+		assert_memory_equal(b, want, ROOM);
+	}
+	assert_int_equal(w->faults, 0);
+	world_free(w);
+	free(a);
+	free(b);
+	free(flat);
+	free(want);
+}
+
+static int faults_to_come;
+static const void *fault_at;
+
+static bool failing_copy(void *dst, const void *src, size_t n, const void **fault)
+{
+	*fault = fault_at;
+	return faults_to_come-- > 0 ? false : smx_guard_copy(dst, src, n, fault);
+}
+
+static bool failing_call(void (*fn)(void *), void *arg, const void **fault)
+{
+	*fault = fault_at;
+	return faults_to_come-- > 0 ? false : smx_guard_call(fn, arg, fault);
+}
+
+/* Memory that is back when the batch is tried again: the copy goes on, to its end and no further. */
+static void fault_that_does_not_repeat(void **state)
+{
+	struct world *w = world_new();
+	uint8_t mem[1024], flat[512], want[512];
+	struct smx_mkey *mr = world_region(w, mem, sizeof(mem), RIGHTS_ALL);
+	uint16_t bytes[2] = { 8, 3 }, stride[2] = { 32, 32 };
+	uint64_t va[2] = { (uintptr_t)mem, (uintptr_t)mem + 16 }, done;
+	(void)state;
+
+	for (size_t b = 0; b < sizeof(mem); b++)
+		mem[b] = (uint8_t)(b * 5 + (b >> 8));
+	w->dev.attr.env.copy = failing_copy;
+	w->dev.attr.env.call = failing_call;
+	for (unsigned int i = 0; i < 4 * 3; i++) {
+		uint16_t n = (uint16_t)(i % 3);		/* entries; 0: a plain region */
+		uint64_t total = n == 0 ? 300 : n == 1 ? 8 * 30 : 11 * 30, limit = i / 3 % 2 ? total - 5 : total + 5;
+		uint64_t good = limit < total ? limit : total;
+		struct smx_mkey *key = n ? strided(w, mr, 30, n, bytes, stride, va) : mr;
+		struct smx_sge to = { (uintptr_t)flat, i / 6 ? sizeof(flat) : total, 0, true };
+		struct smx_dma_fault fault;
+		struct smx_walk s, d;
+
+		for (uint64_t k = 0, turn = n == 1 ? 8 : 11; k < total; k++) {
+			uint64_t in = k % turn;
+
+			want[k] = n == 0 ? mem[k] : mem[k / turn * 32 + (in < 8 ? in : in + 8)];
+		}
+		memset(flat, 0xee, sizeof(flat));
+		memset(want + good, 0xee, sizeof(want) - good);
+		smx_walk_range(&s, &w->dev, &w->pd, QPN, SMX_DMA_GATHER, key->key, n ? 0 : (uintptr_t)mem, total);
+		list_walk(w, &d, SMX_DMA_SCATTER, &to, 1);
+		fault_at = mem;
+		faults_to_come = 1;
+		assert_int_equal(smx_dma_copy(&d, &s, limit, &done, &fault), SMX_CHECK_NONE);
+		assert_int_equal(faults_to_come < 1, 1);
+		assert_int_equal(done, good);
+		assert_memory_equal(flat, want, sizeof(flat));
+	}
+	world_free(w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(strided_copies_equal_a_plain_loop),
 		cmocka_unit_test(copies_resume_where_they_stopped),
+		cmocka_unit_test(rhythms_that_do_not_fit),
+		cmocka_unit_test(fault_that_does_not_repeat),
 		cmocka_unit_test(overlapping_runs_move),
 		cmocka_unit_test(null_and_implicit_keys),
 		cmocka_unit_test(unmapped_memory_is_an_outcome),

@@ -458,6 +458,16 @@ static void compare_copy(struct forest *f, const struct request *src, const stru
 		expect_wrong(dst, check, &fault);
 }
 
+/* A spoiled key may lead into the other side's memory; what then overlaps has no one right answer. */
+static bool stays_in(const struct request *r, const uint8_t *arena)
+{
+	for (uint64_t i = 0; i < r->good; i++) {
+		if (r->host[i] && (size_t)(r->host[i] - arena) >= ARENA)
+			return false;
+	}
+	return true;
+}
+
 static void agrees_with_oracle_on_random_keys(void **state)
 {
 	static const enum smx_dma_role reads[] = { SMX_DMA_GATHER, SMX_DMA_REMOTE_READ };
@@ -482,6 +492,8 @@ static void agrees_with_oracle_on_random_keys(void **state)
 			compare_walk(f, &src);
 			compare_walk(f, &dst);
 			bad += src.wrong != OK;
+			if (!stays_in(&src, f->src) || !stays_in(&dst, f->dst))
+				continue;
 			for (int b = 0; b < ARENA; b++)
 				f->src[b] = (uint8_t)below(f, 256);
 			memcpy(f->want, f->dst, ARENA);

@@ -54,6 +54,12 @@ static void keeps_sources_apart(void **state)
 	expect(r, 3, 2, 0, 77);
 	rig_deliver(r, dc_frame(r, SMX_FRAME_WRITE, 8, 1, 0, 501, false));
 	expect(r, 4, 1, 0, 501);
+	for (uint16_t stream = 2; stream < 300; stream++) {
+		rig_deliver(r, dc_frame(r, SMX_FRAME_WRITE, 8, 1, stream, stream, true));
+		expect(r, 3u + stream, 1, stream, stream);
+	}
+	assert_int_equal(r->qp->resp->sources, 301);
+	r->answers = 4;
 	/* A source that never connected. */
 	rig_deliver(r, dc_frame(r, SMX_FRAME_WRITE, 8, 3, 0, 1, false));
 	assert_int_equal(r->answers, 4);
@@ -155,19 +161,23 @@ static void knows_a_copy_from_a_connect(void **state)
 /* A source that vanishes inside a message leaves its receive behind, in error. */
 static void aborts_what_a_new_connect_cuts(void **state)
 {
-	struct rig *r = open_dct();
-	struct smx_frame f = dc_frame(r, SMX_FRAME_SEND, 2048, 1, 0, 500, true);
+	static const uint32_t psns[] = { 501, 600 };	/* the next number, or one further on */
 
 	(void)state;
-	rig_post_recv(r, r->key, 0, 4096);
-	f.length = 1024;
-	f.last = false;
-	rig_deliver(r, f);
-	assert_null(rig_cqe(r));
-	rig_deliver(r, dc_frame(r, SMX_FRAME_WRITE, 0, 1, 0, 600, true));
-	rig_expect_error_cqe(r, SMX_CHECK_RECV_ABORTED);
-	assert_int_equal(rig_last(r)->f.psn, 600);
-	rig_close(r);
+	for (int i = 0; i < 2; i++) {
+		struct rig *r = open_dct();
+		struct smx_frame f = dc_frame(r, SMX_FRAME_SEND, 2048, 1, 0, 500, true);
+
+		rig_post_recv(r, r->key, 0, 4096);
+		f.length = 1024;
+		f.last = false;
+		rig_deliver(r, f);
+		assert_null(rig_cqe(r));
+		rig_deliver(r, dc_frame(r, SMX_FRAME_WRITE, 0, 1, 0, psns[i], true));
+		rig_expect_error_cqe(r, SMX_CHECK_RECV_ABORTED);
+		expect(r, 2, 1, 0, psns[i]);
+		rig_close(r);
+	}
 }
 
 static void forgets_the_one_unused_longest(void **state)

@@ -336,6 +336,8 @@ static void receives_from_a_shared_queue(void **state)
 	assert_null(rig_cqe(r));
 	assert_int_equal(r->event_count, 1);
 	assert_int_equal(r->events[0], IBV_EVENT_QP_LAST_WQE_REACHED);
+	smx_dev_ring_rq(r->dev, r->qp);
+	assert_int_equal(r->event_count, 1);
 	rig_close(r);
 }
 
@@ -417,6 +419,41 @@ static void xrc_frames_choose_their_queue(void **state)
 		}
 		rig_close(r);
 	}
+}
+
+/* A receive that was taken for a message that never came is not used for one to another queue. */
+static void xrc_keeps_queues_apart(void **state)
+{
+	struct rig *r = rig_new();
+	struct smx_walk walk;
+	struct smx_xrcd *xrcd;
+	struct smx_srq *first;
+	struct smx_frame f;
+
+	(void)state;
+	assert_int_equal(smx_cmd_alloc_xrcd(r->dev, &xrcd), 0);
+	rig_add_srq(r, xrcd);
+	first = r->srq;
+	r->qp = rig_add_qp(r, &(struct smx_qp_attr){ .type = SMX_QP_XRC_TGT, .xrcd = xrcd });
+	rig_bring_up(r, r->qp, RIG_ALL, false);
+	rig_post_recv(r, r->key, 0, 64);
+	f = rig_frame(r, SMX_FRAME_SEND, 8);
+	f.xrc_srqn = first->srqn;
+	smx_walk_range(&walk, r->dev, r->pd, 1, SMX_DMA_GATHER, 0xdead00, 0, 8);
+	f.flat = NULL;
+	f.walk = &walk;
+	rig_deliver(r, f);
+	assert_null(rig_cqe(r));
+	/* Another queue over the same ring, which holds one receive. */
+	rig_add_srq(r, xrcd);
+	f = rig_frame(r, SMX_FRAME_SEND, 8);
+	f.xrc_srqn = r->srq->srqn;
+	rig_deliver(r, f);
+	rig_expect_ack(r, RIG_PSN);
+	assert_int_equal(from_be32(((const struct smx_err_cqe *)(const void *)r->cq_buf)->srqn), first->srqn);
+	rig_expect_error_cqe(r, SMX_CHECK_RECV_ABORTED);
+	assert_int_equal(from_be32(rig_cqe(r)->srqn_uidx), r->srq->srqn);
+	rig_close(r);
 }
 
 /* UD */
@@ -532,6 +569,7 @@ int main(void)
 		cmocka_unit_test(fails_on_a_broken_queue),
 		cmocka_unit_test(flushes_what_is_posted_in_err),
 		cmocka_unit_test(xrc_frames_choose_their_queue),
+		cmocka_unit_test(xrc_keeps_queues_apart),
 		cmocka_unit_test(stores_datagrams_behind_their_header),
 		cmocka_unit_test(drops_datagrams_silently),
 		cmocka_unit_test(fails_datagrams_that_do_not_fit),
