@@ -177,7 +177,8 @@ static double run(struct bench *b, enum what what, uint32_t len, uint32_t count,
 		qp->wr_id = i;
 		qp->wr_flags = signal ? IBV_SEND_SIGNALED : 0;
 		if (what == MEMCPY) {
-			mlx5dv_wr_memcpy(dv, b->dst_mr->lkey, (uintptr_t)b->dst, b->src_mr->lkey, (uintptr_t)b->src, len);
+			mlx5dv_wr_memcpy(dv, b->dst_mr->lkey, (uintptr_t)b->dst, b->src_mr->lkey,
+					 (uintptr_t)b->src, len);
 		} else if (what == RC_READ) {
 			ibv_wr_rdma_read(qp, b->src_mr->rkey, (uintptr_t)b->src);
 			ibv_wr_set_sge(qp, b->dst_mr->lkey, (uintptr_t)b->dst, len);

@@ -36,7 +36,8 @@ static struct smx_dv_qp *make(enum smx_dv_qp_kind kind)
 		       IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP;
 	qp->dv_ops = MLX5DV_QP_EX_WITH_RAW_WQE | MLX5DV_QP_EX_WITH_MEMCPY;
 	if (kind == SMX_DV_RC)
-		qp->dv_ops |= MLX5DV_QP_EX_WITH_MR_INTERLEAVED | MLX5DV_QP_EX_WITH_MR_LIST | MLX5DV_QP_EX_WITH_MKEY_CONFIGURE;
+		qp->dv_ops |= MLX5DV_QP_EX_WITH_MR_INTERLEAVED | MLX5DV_QP_EX_WITH_MR_LIST |
+			      MLX5DV_QP_EX_WITH_MKEY_CONFIGURE;
 	if (smx_dv_qp_size(&refusals, kind, qp->send_ops, qp->dv_ops, false, false, &cap, &sizes))
 		abort();
 	qp->umr_ops = kind == SMX_DV_RC;
@@ -84,7 +85,9 @@ static void list4(struct smx_dv_qp *qp)
 
 static void interleaved3(struct smx_dv_qp *qp)
 {
-	static struct mlx5dv_mr_interleaved il[3] = { { 0x1000, 64, 64, 1 }, { 0x2000, 64, 64, 1 }, { 0x3000, 64, 64, 1 } };
+	static struct mlx5dv_mr_interleaved il[3] = { { 0x1000, 64, 64, 1 },
+						      { 0x2000, 64, 64, 1 },
+						      { 0x3000, 64, 64, 1 } };
 
 	qp->ex.wr_flags = IBV_SEND_INLINE;
 	mlx5dv_wr_mr_interleaved(&qp->dv, &mkey.dv, IBV_ACCESS_LOCAL_WRITE, 8, 3, il);

@@ -90,7 +90,7 @@ static inline void close_device(struct device *dev)
 
 enum {
 	ALL_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
-		     IBV_ACCESS_REMOTE_ATOMIC
+		     IBV_ACCESS_REMOTE_ATOMIC,
 };
 
 static inline struct ibv_mr *register_memory(struct device *dev, void *mem, size_t bytes)
@@ -287,7 +287,8 @@ static inline uint64_t get64(const uint8_t *p)
 
 static inline void show_row(const uint8_t *seg, const char *name)
 {
-	printf("    %08x %08x %08x %08x  %-9s", get32(seg), get32(seg + 4), get32(seg + 8), get32(seg + 12), name);
+	printf("    %08x %08x %08x %08x%s%-*s", get32(seg), get32(seg + 4), get32(seg + 8), get32(seg + 12),
+	       *name ? "  " : "", *name ? 9 : 0, name);
 }
 
 static inline const char *opcode_name(uint8_t opcode)
@@ -321,15 +322,19 @@ static inline void show_segment(const uint8_t *wqe, uint32_t i, int is_dc)
 		if (i == 1)
 			printf("DC key 0x%" PRIx64 ", DCT 0x%x", get64(s), get32(s + 8) & 0xffffff);
 		else if (i == 3)
-			printf("GID of the target");
+			printf("  %-9sGID of the target", "");
 	} else if (op == MLX5_OPCODE_UMR && i < 4) {
 		show_row(s, i == 1 ? "umr" : "");
 		if (i == 1)
 			printf("%u translation octowords, mask 0x%" PRIx64, get32(s + 4) >> 16, get64(s + 8));
 	} else if (op == MLX5_OPCODE_UMR && i < 8) {
 		show_row(s, i == 4 ? "mkey" : "");
+		if (i == 4)
+			printf("access 0x%02x", s[2]);
 		if (i == 5)
-			printf("start 0x%" PRIx64 ", length %" PRIu64, get64(s), get64(s + 8));
+			printf("  %-9sstart 0x%" PRIx64 ", length %" PRIu64, "", get64(s), get64(s + 8));
+	} else if (op == MLX5_OPCODE_UMR && !get64(s) && !get64(s + 8)) {
+		show_row(s, "padding");
 	} else if (op == MLX5_OPCODE_UMR && i == 8 && get32(s + 4) == 0x400) {
 		show_row(s, "repeat");
 		printf("%u turns of %u bytes in %u blocks", get32(s + 8), get32(s), get32(s + 12) & 0xffff);
@@ -344,9 +349,11 @@ static inline void show_segment(const uint8_t *wqe, uint32_t i, int is_dc)
 		show_row(s, "mmo");
 		printf("key 0x%x of the driver's own 64 bytes", get32(s + 4));
 	} else {
-		show_row(s, op == MLX5_OPCODE_MMO   ? (i == 2 ? "source" : "dest")
-			    : op == MLX5_OPCODE_UMR ? "entry"
-						    : "data");
+		const char *name = op == MLX5_OPCODE_UMR ? "entry" : "data";
+
+		if (op == MLX5_OPCODE_MMO)
+			name = i == 2 ? "source" : "dest";
+		show_row(s, name);
 		printf("%u bytes, key 0x%x, at 0x%" PRIx64, get32(s), get32(s + 4), get64(s + 8));
 	}
 	printf("\n");

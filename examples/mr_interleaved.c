@@ -76,6 +76,7 @@ int main(void)
 	mlx5dv_wr_mr_interleaved(mlx5dv_qp_ex_from_ibv_qp_ex(qpx), mkey, IBV_ACCESS_REMOTE_READ, ROWS, 2, block);
 	need_0(ibv_wr_complete(qpx), "ibv_wr_complete (UMR)");
 	show_wqe(owner, 0, 0);
+	printf("\n");
 	wait_for(dev.cq, 1);
 
 	/* The other side: addresses in the key count from 0. */

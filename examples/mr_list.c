@@ -54,6 +54,7 @@ int main(void)
 			  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, 3, piece);
 	need_0(ibv_wr_complete(qpx), "ibv_wr_complete (UMR)");
 	show_wqe(owner, 0, 0);
+	printf("\n");
 	wait_for(dev.cq, 1);
 
 	qpx = ibv_qp_to_qp_ex(writer);
@@ -68,8 +69,9 @@ int main(void)
 	printf("\n");
 	draw("sent", text, sizeof(text) - 1);
 	draw("left", left, sizeof(left));
+	printf("              '-p2-'                    '-p1--'\n");
 	draw("right", right_half, sizeof(right_half));
-	printf("                ^ piece 0                  (left: piece 2, then piece 1)\n\n");
+	printf("                  '-piece 0'\n\n");
 	right = !memcmp(right_half + 8, text, 10) && !memcmp(left + 30, text + 10, 7) &&
 		!memcmp(left + 4, text + 17, 6);
 

@@ -22,7 +22,8 @@ void smx_dev_set_gid(struct smx_dev *dev, uint8_t index, const uint8_t gid[16]);
 
 /* Doorbells. They note that a queue has work; smx_dev_turn() does it. */
 void smx_dev_ring_sq(struct smx_dev *dev, struct smx_qp *qp);	/* reads dbrec[SMX_DBREC_SND] */
-void smx_dev_ring_rq(struct smx_dev *dev, struct smx_qp *qp);	/* receives are read when needed; this ends an RNR wait early */
+/* Receives are read when needed; this ends an RNR wait early. */
+void smx_dev_ring_rq(struct smx_dev *dev, struct smx_qp *qp);
 void smx_dev_ring_srq(struct smx_dev *dev, struct smx_srq *srq);
 void smx_dev_arm_cq(struct smx_dev *dev, struct smx_cq *cq, uint32_t arm_word);	/* as in CQ dbrec[1] */
 
@@ -65,7 +66,8 @@ int smx_cmd_destroy_srq(struct smx_dev *dev, struct smx_srq *srq);
 int smx_cmd_create_qp(struct smx_dev *dev, const struct smx_qp_attr *attr, struct smx_qp **qp, uint32_t *qpn);
 /* mask: enum ibv_qp_attr_mask. path is attr->ah_attr resolved, needed with IBV_QP_AV. Attributes are checked against
  * state, type and device; see obj/qp_state.c. To ERR: outstanding work completes as flushed before this returns. */
-int smx_cmd_modify_qp(struct smx_dev *dev, struct smx_qp *qp, const struct ibv_qp_attr *attr, int mask, const struct smx_path *path);
+int smx_cmd_modify_qp(struct smx_dev *dev, struct smx_qp *qp, const struct ibv_qp_attr *attr,
+		      int mask, const struct smx_path *path);
 int smx_cmd_query_qp(struct smx_dev *dev, struct smx_qp *qp, struct ibv_qp_attr *attr);
 int smx_cmd_destroy_qp(struct smx_dev *dev, struct smx_qp *qp);
 int smx_cmd_set_udp_sport(struct smx_dev *dev, struct smx_qp *qp, uint16_t udp_sport);

@@ -53,7 +53,8 @@ struct smx_frame {
 	uint32_t qkey;		/* DETH */
 	uint64_t dc_key;	/* DC: access key, with the DCI's connection */
 	uint16_t dc_stream;	/* DCI's stream, below its number of streams; answers carry it back */
-	bool dc_connect;	/* DC: the first frame to this target; psn starts here. Set again when that frame is sent again */
+	bool dc_connect; /* DC: the first frame to this target; psn starts here. Set again when that
+			    frame is sent again */
 	uint32_t mtu_bytes;	/* sender's path MTU */
 	/* path */
 	uint8_t sgid[16], dgid[16];
@@ -64,10 +65,11 @@ struct smx_frame {
 	uint64_t length;
 	const void *flat;	/* bytes that lie together */
 	void *walk;		/* struct smx_walk of the sender's memory, positioned; valid during the call */
-	/* Local media only. text: a NAK's sentence with the values, of the rule that check names. The other two are
-	 * set by whoever reads a frame's walk and finds that the memory under it cannot be read (the sender's fault: GATHER_*
-	 * in a request, REMOTE_* in a response): he drops the frame, and the sender looks after send() returned. Texts may be
-	 * NULL; they may lie in smx_dev.frame_text and live until the next frame is made. */
+	/* Local media only. text: a NAK's sentence with the values, of the rule that check names.
+	 * The other two are set by whoever reads a frame's walk and finds that the memory under it
+	 * cannot be read (the sender's fault: GATHER_* in a request, REMOTE_* in a response): he
+	 * drops the frame, and the sender looks after send() returned. Texts may be NULL; they may
+	 * lie in smx_dev.frame_text and live until the next frame is made. */
 	const char *text;
 	uint16_t gather_check;
 	const char *gather_text;

@@ -16,8 +16,9 @@ void smx_req_reset(struct smx_qp *qp);				/* to RESET: forget everything */
 void smx_req_start(struct smx_qp *qp);				/* to RTS: take sq_psn, retry counts */
 /* Puts qp on dev->ready, once. */
 void smx_req_kick(struct smx_dev *dev, struct smx_qp *qp);
-/* Sends what can be sent: reads the doorbell record, assigns new WQEs to streams, sends until the budget, a fence, the read
- * limit or an RNR wait stops it. RETURN whether more is to be done at once. */
+/* Sends what can be sent: reads the doorbell record, assigns new WQEs to streams, sends until the
+ * budget, a fence, the read limit or an RNR wait stops it. RETURN whether more is to be done at
+ * once. */
 bool smx_req_run(struct smx_dev *dev, struct smx_qp *qp);
 void smx_req_timer(struct smx_dev *dev, struct smx_qp *qp);	/* qp's deadline passed */
 /* To ERR: completes the executing request with FLUSH_CURRENT and the rest with FLUSH_BEHIND, in order. */

@@ -42,7 +42,8 @@ static void old_names(void *lib)
 
 static void private_names(void *lib, const char *node, const char *reg)
 {
-	int (*gid_type)(struct ibv_context *, uint8_t, unsigned int, uint32_t *) = find(lib, "ibv_query_gid_type", node);
+	int (*gid_type)(struct ibv_context *, uint8_t, unsigned int, uint32_t *) =
+		find(lib, "ibv_query_gid_type", node);
 	void (*register_driver)(const void *) = find(lib, reg, node);
 	int (*create)(void *, void *) = find(lib, "ibv_cmd_create_cq_ex", node);
 	struct ibv_device **list = ibv_get_device_list(NULL);

@@ -95,7 +95,8 @@ static void beyond_budget(const void *arg)
 		EXPECT_EQ(t_post_old(&a.p.a, &o), 0, "post");
 	}
 	EXPECT(wait_event(a.ch, 10000), "no event in ten seconds");
-	EXPECT(ibv_poll_cq(a.p.a.scq, 1, &wc) == 1 && wc.status == IBV_WC_SUCCESS, "no good completion behind the event");
+	EXPECT(ibv_poll_cq(a.p.a.scq, 1, &wc) == 1 && wc.status == IBV_WC_SUCCESS,
+	       "no good completion behind the event");
 	EXPECT_EQ(wc.wr_id, COUNT - 1, "wr_id");
 	EXPECT(t_is(dst.p, MIB, 5), "data");
 	announced_free(&a);

@@ -88,7 +88,8 @@ static void connect_qp(struct world *o, int i, enum smx_qp_type type)
 		.ah_attr = { .is_global = 1, .port_num = 1 },
 	};
 	struct smx_path path = { .hop_limit = 64 };
-	int init = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT, rtr = IBV_QP_STATE, rts = IBV_QP_STATE | IBV_QP_SQ_PSN;
+	int init = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT, rtr = IBV_QP_STATE,
+	    rts = IBV_QP_STATE | IBV_QP_SQ_PSN;
 
 	if (type == SMX_QP_UD) {
 		init |= IBV_QP_QKEY;
@@ -117,11 +118,19 @@ static void connect_qp(struct world *o, int i, enum smx_qp_type type)
 static void build_world(struct world *o, enum smx_qp_type type)
 {
 	struct smx_mkey_attr mr = {
-		.kind = SMX_MKEY_DIRECT, .start = (uintptr_t)w.mem + MEM, .length = MEM, .host = w.mem + MEM,
-		.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
+		.kind = SMX_MKEY_DIRECT,
+		.start = (uintptr_t)w.mem + MEM,
+		.length = MEM,
+		.host = w.mem + MEM,
+		.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+			  IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
 	};
 	struct smx_mkey_attr indirect = { .kind = SMX_MKEY_INDIRECT, .max_entries = 8 };
-	struct smx_cq_attr cq = { .buf = w.cq, .cqe_count = CQES, .cqe_bytes = 64, .dbrec = w.cq_dbrec, .ignore_overrun = true };
+	struct smx_cq_attr cq = { .buf = w.cq,
+				  .cqe_count = CQES,
+				  .cqe_bytes = 64,
+				  .dbrec = w.cq_dbrec,
+				  .ignore_overrun = true };
 	struct smx_srq_attr srq = { .buf = w.srq, .wqe_count = RECVS, .stride_bytes = 64, .dbrec = w.srq_dbrec };
 	struct smx_mkey *mk;
 	uint32_t num;
@@ -137,10 +146,20 @@ static void build_world(struct world *o, enum smx_qp_type type)
 	must(smx_cmd_create_srq(w.dev, &srq, &o->srq, &num));
 	for (int i = 0; i < 2; i++) {
 		struct smx_qp_attr a = {
-			.type = type == SMX_QP_DCI && i ? SMX_QP_DCT : type, .pd = o->pd, .send_cq = o->cq, .recv_cq = o->cq,
-			.srq = type == SMX_QP_DCI && i ? o->srq : NULL, .sq_buf = w.sq[i], .sq_bb_count = RING_BB,
-			.rq_buf = w.rq[i], .rq_wqe_count = RECVS, .rq_stride_bytes = 64, .dbrec = w.dbrec[i], .dc_key = 0x77,
-			.log_streams = 1, .log_errored = 0,
+			.type = type == SMX_QP_DCI && i ? SMX_QP_DCT : type,
+			.pd = o->pd,
+			.send_cq = o->cq,
+			.recv_cq = o->cq,
+			.srq = type == SMX_QP_DCI && i ? o->srq : NULL,
+			.sq_buf = w.sq[i],
+			.sq_bb_count = RING_BB,
+			.rq_buf = w.rq[i],
+			.rq_wqe_count = RECVS,
+			.rq_stride_bytes = 64,
+			.dbrec = w.dbrec[i],
+			.dc_key = 0x77,
+			.log_streams = 1,
+			.log_errored = 0,
 		};
 
 		if (type == SMX_QP_DCI)
@@ -177,7 +196,9 @@ static uint32_t repair(const struct world *o, uint32_t blocks)
 
 			if (hint & 1) {
 				d->lkey = to_be32(hint & 2 ? o->mkey : o->key);
-				d->va = to_be64(hint & 4 ? from_be64(d->va) % MEM : (uintptr_t)w.mem + MEM + from_be64(d->va) % MEM);
+				d->va = to_be64(hint & 4 ? from_be64(d->va) % MEM
+							 : (uintptr_t)w.mem + MEM +
+								   from_be64(d->va) % MEM);
 			} else if (hint & 2) {		/* as a remote address */
 				struct smx_wqe_raddr *r = (void *)d;
 
@@ -201,9 +222,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const enum smx_qp_type types[] = { SMX_QP_RC, SMX_QP_DCI, SMX_QP_UD, SMX_QP_UC };
 	struct smx_dev_attr attr = {
-		.env = { .now = fake_now, .cq_event = ignore_cq_event, .async_event = ignore_async, .copy = smx_guard_copy,
-			 .call = smx_guard_call, .refusals = &w.log },
-		.memcpy_max_bytes = 1 << 20, .turn_budget_bytes = 1 << 20, .mtu_bytes = 4096,
+		.env = { .now = fake_now,
+			 .cq_event = ignore_cq_event,
+			 .async_event = ignore_async,
+			 .copy = smx_guard_copy,
+			 .call = smx_guard_call,
+			 .refusals = &w.log },
+		.memcpy_max_bytes = 1 << 20,
+		.turn_budget_bytes = 1 << 20,
+		.mtu_bytes = 4096,
 	};
 	struct world o = { 0 };
 	uint32_t blocks;

@@ -487,8 +487,12 @@ static void cleaning_takes_out_one_queue_pair(void **state)
 					world_cqe(w, SMX_CQE_REQ, &(struct smx_cqe64){ 0 });
 				w->cq.ci = w->pi;
 				for (uint32_t i = 0; i < 8; i++)
-					world_cqe(w, SMX_CQE_REQ, &(struct smx_cqe64){ .wqe_counter = to_be16((uint16_t)i),
-						  .sop_drop_qpn = to_be32(pattern >> i & 1 ? 0x111 : 0x222) });
+					world_cqe(w, SMX_CQE_REQ,
+						  &(struct smx_cqe64){
+							  .wqe_counter = to_be16((uint16_t)i),
+							  .sop_drop_qpn = to_be32(
+								  pattern >> i & 1 ? 0x111
+										   : 0x222) });
 				smx_dv_cq_clean(&w->cq, 0x111, NULL);
 				for (uint32_t i = 0; i < 8; i++) {
 					uint32_t at = (w->cq.ci + n) & (WORLD_CQES - 1);

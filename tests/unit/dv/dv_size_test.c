@@ -42,7 +42,9 @@ static void send_rings_follow_the_rules(void **state)
 
 	for (size_t i = 0; i < SMX_COUNT(rows); i++) {
 		const struct row *r = &rows[i];
-		struct ibv_qp_cap cap = { .max_send_wr = r->wr, .max_send_sge = r->sge, .max_inline_data = r->inline_data };
+		struct ibv_qp_cap cap = { .max_send_wr = r->wr,
+					  .max_send_sge = r->sge,
+					  .max_inline_data = r->inline_data };
 		struct smx_dv_qp_sizes s;
 
 		print_message("%s\n", r->name);
@@ -149,7 +151,9 @@ static void srq_keeps_one_entry_for_itself(void **state)
 	}
 	assert_int_equal(smx_dv_srq_size(&w->log, &(struct ibv_srq_attr){ .max_wr = 32768 }, &count, &stride), EINVAL);
 	assert_refused(w, SMX_CHECK_QP_CAP);
-	assert_int_equal(smx_dv_srq_size(&w->log, &(struct ibv_srq_attr){ .max_wr = 1, .max_sge = 32 }, &count, &stride),
+	assert_int_equal(smx_dv_srq_size(&w->log,
+					 &(struct ibv_srq_attr){ .max_wr = 1, .max_sge = 32 },
+					 &count, &stride),
 			 EINVAL);
 	world_free(w);
 }
