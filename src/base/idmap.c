@@ -58,6 +58,24 @@ int smx_idmap_add(struct smx_idmap *map, void *obj, uint32_t *id)
 	return ENOMEM;
 }
 
+int smx_idmap_add_at(struct smx_idmap *map, uint32_t id, void *obj)
+{
+	uint32_t off = id - map->base;
+	void **slot;
+
+	assert(obj);
+	if (off >= map->capacity)
+		return EINVAL;
+	slot = slot_at(map, off);
+	if (!slot)
+		return ENOMEM;
+	if (*slot)
+		return EBUSY;
+	*slot = obj;
+	map->used++;
+	return 0;
+}
+
 void *smx_idmap_remove(struct smx_idmap *map, uint32_t id)
 {
 	void *obj = smx_idmap_get(map, id);

@@ -27,6 +27,10 @@ void smx_idmap_fini(struct smx_idmap *map);
 /* Stores obj (not NULL) under a free number. RETURN 0 with *id set, or ENOMEM when all are in use. */
 int smx_idmap_add(struct smx_idmap *map, void *obj, uint32_t *id);
 
+/* Stores obj under a number of the caller's choice. RETURN 0, EBUSY when it is in use, EINVAL when it
+ * is none, or ENOMEM. */
+int smx_idmap_add_at(struct smx_idmap *map, uint32_t id, void *obj);
+
 /* RETURN what was stored, or NULL if the number names nothing. */
 void *smx_idmap_remove(struct smx_idmap *map, uint32_t id);
 

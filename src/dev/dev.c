@@ -17,7 +17,7 @@
 /* Numbers start high enough that none is special: keys 0x100 and 0x400 mean something in WQEs,
  * queue pairs 0 and 1 are management's. */
 enum {
-	FIRST_QPN = 0x400, QPS = 1 << 20,
+	FIRST_QPN = 0x400, QPNS = (1 << 24) - 2 * 0x400,
 	FIRST_MKEY = 0x400, MKEYS = 1 << 23,
 	FIRST_CQN = 0x400, CQS = 1 << 20,
 	FIRST_SRQN = 0x400, SRQS = 1 << 20,
@@ -28,7 +28,7 @@ enum {
 
 static int create_tables(struct smx_dev *dev)
 {
-	return smx_idmap_init(&dev->qps, FIRST_QPN, QPS) || smx_idmap_init(&dev->mkeys, FIRST_MKEY,
+	return smx_idmap_init(&dev->qps, FIRST_QPN, QPNS) || smx_idmap_init(&dev->mkeys, FIRST_MKEY,
 									   MKEYS) ||
 	       smx_idmap_init(&dev->cqs, FIRST_CQN, CQS) || smx_idmap_init(&dev->srqs, FIRST_SRQN,
 									   SRQS) ||
@@ -42,6 +42,7 @@ static void free_device(struct smx_dev *dev)
 	if (dev->port)
 		dev->port->ops->destroy(dev->port);
 	smx_req_work_destroy(dev);
+	free(dev->qpn_block);
 	smx_idmap_fini(&dev->qps);
 	smx_idmap_fini(&dev->mkeys);
 	smx_idmap_fini(&dev->cqs);
@@ -58,6 +59,7 @@ void smx_dev_set_port(struct smx_dev *dev, struct smx_port *port)
 	dev->port = port;
 	port->deliver = smx_xport_deliver;
 	port->deliver_arg = dev;
+	port->room = smx_xport_room;
 }
 
 int smx_dev_create(const struct smx_dev_attr *attr, struct smx_dev **out)
@@ -77,6 +79,7 @@ int smx_dev_create(const struct smx_dev_attr *attr, struct smx_dev **out)
 	assert(is_pow2(dev->attr.mtu_bytes));
 	dev->ready_tail = &dev->ready_head;
 	dev->next_tag = (uint8_t)attr->key_seed;
+	dev->next_nonce = attr->key_seed;
 	dev->timers_due_ns = UINT64_MAX;
 	port = smx_net_loop_create();
 	if (!port || create_tables(dev) || smx_req_work_create(dev)) {
@@ -240,19 +243,20 @@ static void run_ready(struct smx_dev *dev)
 uint64_t smx_dev_turn(struct smx_dev *dev)
 {
 	uint64_t arrival = UINT64_MAX, timer;
+	struct smx_port *port = dev->port;
 
 	dev->now_known = false;
 	dev->budget_bytes = (int64_t)dev->attr.turn_budget_bytes;
 	if (dev->timers)
 		smx_timer_run(dev, smx_now(dev), smx_req_timer);
-	if (dev->port->immediate) {
+	if (port->immediate) {
 		run_ready(dev);
 	} else {
 		/* What is sent may arrive at once; what arrives may let more be sent. */
 		do {
-			dev->port->ops->poll(dev->port, smx_now(dev));
+			port->ops->poll(port, port->untimed ? 0 : smx_now(dev));
 			run_ready(dev);
-			arrival = dev->port->ops->poll(dev->port, smx_now(dev));
+			arrival = port->ops->poll(port, port->untimed ? 0 : smx_now(dev));
 		} while (dev->ready_head && dev->budget_bytes > 0);
 	}
 	dev->now_known = false;

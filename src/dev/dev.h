@@ -16,6 +16,16 @@ void smx_dev_destroy(struct smx_dev *dev);	/* frees whatever still exists */
 struct smx_port;
 void smx_dev_set_port(struct smx_dev *dev, struct smx_port *port);
 
+/* Other processes of this user and network namespace. by_value: their memory is not read directly. */
+int smx_dev_open_host(struct smx_dev *dev, bool by_value);
+uint32_t *smx_dev_bell(const struct smx_dev *dev);	/* shared futex word; NULL: no other process can be there */
+bool smx_dev_is_reachable(const struct smx_dev *dev);	/* they may send: somebody has to listen */
+bool smx_dev_is_linked(const struct smx_dev *dev);	/* they have made contact: a turn may find something */
+uint64_t smx_dev_delivered(const struct smx_dev *dev);	/* frames that came from them, ever */
+/* Nobody turns the device from now on, until the bell changes if listen. RETURN false: something has come. */
+bool smx_dev_doze(struct smx_dev *dev, bool listen);
+void smx_dev_forked(struct smx_dev *dev);		/* in the child */
+
 /* The port's GIDs, by index (all zero removes one): where requests with an address vector come from. Once one is set,
  * an address vector with an index that has none is refused (WQE_AH). */
 void smx_dev_set_gid(struct smx_dev *dev, uint8_t index, const uint8_t gid[16]);

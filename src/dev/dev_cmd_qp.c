@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "dev/dev_host.h"
 #include "xport/responder.h"
 
 enum { LOG_STREAMS_MAX = 10 };
@@ -70,10 +71,10 @@ static int number(struct smx_dev *dev, struct smx_qp *qp)
 	uint32_t reserved = qp->attr.reserved_qpn;
 
 	if (!reserved)
-		return smx_idmap_add(&dev->qps, qp, &qp->qpn)
+		return smx_dev_number(dev, qp, &qp->qpn)
 			       ? smx_refuse(log_of(dev), SMX_CHECK_NO_RESOURCES, NULL,
-					    "queue pairs in use %" PRIu32 " of %" PRIu32,
-					    dev->qps.used, dev->qps.capacity)
+					    "queue pairs in use %" PRIu32 " of %d",
+					    dev->qps.used, SMX_QPS_MAX)
 			       : 0;
 	if (smx_idmap_get(&dev->qps, reserved) != &dev->reserved_qp)
 		return smx_refuse(log_of(dev), SMX_CHECK_OBJECT_ARG, NULL,
@@ -255,6 +256,7 @@ static void enter(struct smx_dev *dev, struct smx_qp *qp, enum ibv_qp_state to)
 		break;
 	case IBV_QPS_RTR:
 		smx_resp_start(qp);
+		smx_dev_note_reachable(dev, qp);
 		qp->state = to;
 		break;
 	case IBV_QPS_RTS:
@@ -333,10 +335,10 @@ int smx_cmd_reset_stream(struct smx_dev *dev, struct smx_qp *dci, uint16_t strea
 
 int smx_cmd_reserve_qpn(struct smx_dev *dev, uint32_t *qpn)
 {
-	if (smx_idmap_add(&dev->qps, &dev->reserved_qp, qpn))
+	if (smx_dev_number(dev, &dev->reserved_qp, qpn))
 		return smx_refuse(log_of(dev), SMX_CHECK_NO_RESOURCES, NULL,
-				  "queue pairs in use %" PRIu32 " of %" PRIu32, dev->qps.used,
-				  dev->qps.capacity);
+				  "queue pairs in use %" PRIu32 " of %d", dev->qps.used,
+				  SMX_QPS_MAX);
 	return 0;
 }
 

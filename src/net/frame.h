@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/pull.h"
+
 enum smx_frame_op {
 	SMX_FRAME_SEND,
 	SMX_FRAME_WRITE,
@@ -18,6 +20,9 @@ enum smx_frame_op {
 	SMX_FRAME_ATOMIC_REQUEST,
 	SMX_FRAME_ATOMIC_RESPONSE,
 	SMX_FRAME_ACK,		/* positive or negative: syndrome says */
+	/* Local media, to a requester: the payload of packet psn could not be read; check and text say
+	 * why */
+	SMX_FRAME_SOURCE_FAULT,
 };
 
 enum smx_transport { SMX_TP_RC, SMX_TP_UC, SMX_TP_UD, SMX_TP_XRC, SMX_TP_DC };
@@ -55,16 +60,19 @@ struct smx_frame {
 	uint16_t dc_stream;	/* DCI's stream, below its number of streams; answers carry it back */
 	bool dc_connect; /* DC: the first frame to this target; psn starts here. Set again when that
 			    frame is sent again */
+	uint32_t dc_nonce;	/* DC: of the DCI since its last RESET; tells it from one before with its number */
 	uint32_t mtu_bytes;	/* sender's path MTU */
 	/* path */
 	uint8_t sgid[16], dgid[16];
 	uint8_t sgid_index, hop_limit, traffic_class, sl;
 	uint32_t flow_label;
 	uint16_t udp_sport;
-	/* payload: exactly one of the two when length is not 0 */
+	/* payload: exactly one of flat, walk and pull when length is not 0 */
 	uint64_t length;
 	const void *flat;	/* bytes that lie together */
 	void *walk;		/* struct smx_walk of the sender's memory, positioned; valid during the call */
+	struct smx_pull *pull;	/* of a frame that arrived: still in the sender's memory */
+	bool plain;		/* a long payload is a few runs of memory, which stay as they are until answered */
 	/* Local media only. text: a NAK's sentence with the values, of the rule that check names.
 	 * The other two are set by whoever reads a frame's walk and finds that the memory under it
 	 * cannot be read (the sender's fault: GATHER_* in a request, REMOTE_* in a response): he

@@ -16,14 +16,33 @@ struct smx_port_ops {
 	/* Delivers what has arrived. RETURN when to call again: 0 at once, UINT64_MAX when something arrives. */
 	uint64_t (*poll)(struct smx_port *port, uint64_t now_ns);
 	void (*destroy)(struct smx_port *port);
+	/* The rest may be NULL. */
+	/* May f, of which all but the payload is known, be sent now? *most is how long its payload (or
+	 * the part that a READ asks for) may be. After a false, room() is called when it is worth
+	 * trying again. */
+	bool (*admit)(struct smx_port *port, const struct smx_frame *f, uint64_t *most);
+	/* The medium gives out queue-pair numbers: the next 1024 start at *first. */
+	bool (*numbers)(struct smx_port *port, uint32_t *first);
+	/* Nobody polls from now on: with listen, whoever sends something rings the bell. RETURN false if
+	 * something has arrived. */
+	bool (*doze)(struct smx_port *port, bool listen);
+	/* In the child of a fork: what the parent shares with others is the parent's. */
+	void (*forked)(struct smx_port *port);
 };
+
+enum { SMX_PORT_NUMBERS = 1024 };
 
 struct smx_port {
 	const struct smx_port_ops *ops;
 	uint64_t max_payload_bytes;	/* of one frame; 0: one path MTU */
 	smx_port_deliver deliver;
 	void *deliver_arg;
+	void (*room)(void *arg);	/* with deliver_arg */
 	bool immediate;			/* send() delivers, and poll() never has anything to do */
+	bool untimed;			/* poll() does not look at now_ns */
+	bool linked;			/* other processes have made contact: polling may find something */
+	uint32_t *bell;			/* futex word that others change and wake; NULL: there are no others */
+	uint64_t delivered;		/* frames from outside, ever */
 };
 
 #endif

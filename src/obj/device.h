@@ -40,6 +40,11 @@ struct smx_dev {
 	struct smx_mcast *mcasts;
 	uint8_t gid[256][16];		/* source GIDs by index, as far as smx_dev_set_gid() told; all zero: none */
 	uint32_t gid_count;		/* 0: nothing was told */
+	struct smx_qp *blocked;		/* queue pairs that wait for room at the port */
+	bool reachable;			/* a queue pair takes requests that may come from other processes */
+	uint32_t *qpn_block;		/* first numbers of the blocks that the port gave */
+	uint32_t qpn_blocks, qpn_next;	/* qpn_next: offset in all of them, where the search starts */
+	uint32_t next_nonce;		/* of DCIs, see smx_frame.dc_nonce */
 	struct smx_qp *watched;		/* queue pairs whose doorbell records the device itself looks at */
 };
 

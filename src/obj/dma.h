@@ -8,6 +8,7 @@
 #ifndef SMX_OBJ_DMA_H
 #define SMX_OBJ_DMA_H
 
+#include "base/pull.h"
 #include "obj/mkey.h"
 
 /* On whose behalf memory is touched. It selects the right that is needed and the checks that are named
@@ -103,6 +104,10 @@ smx_outcome smx_dma_copy(struct smx_walk *dst, struct smx_walk *src, uint64_t n,
 smx_outcome smx_dma_read(struct smx_walk *src, void *to, uint64_t n, uint64_t *done, struct smx_dma_fault *fault);
 smx_outcome smx_dma_write(struct smx_walk *dst, const void *from, uint64_t n, uint64_t *done,
 			  struct smx_dma_fault *fault);
+
+/* The same with bytes that are fetched. Where those cannot be read, the refusal is GATHER_FAULT. */
+smx_outcome smx_dma_pull(struct smx_walk *dst, struct smx_pull *pull, uint64_t n, uint64_t *done,
+			 struct smx_dma_fault *fault);
 
 /* 8-byte atomics on one aligned run, with respect to other threads too. old is in host byte order. */
 enum smx_atomic_op { SMX_ATOMIC_CS, SMX_ATOMIC_FA, SMX_ATOMIC_MASKED_CS, SMX_ATOMIC_MASKED_FA };

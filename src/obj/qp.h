@@ -79,6 +79,9 @@ struct smx_qp {
 	bool completion_lost;		/* a CQE of it did not fit its queue */
 	bool watched;
 	struct smx_qp *watch_next;
+	bool blocked;			/* on dev->blocked */
+	struct smx_qp *blocked_next;
+	uint32_t dc_nonce;		/* DCI: of its connections since RESET */
 	struct smx_dev *dev;
 };
 

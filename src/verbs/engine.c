@@ -37,6 +37,9 @@ enum {
 	/* Between looks at watched doorbell records: after work was found, doubling up to MAX. */
 	WATCH_NAP_MIN_NS = 1000,
 	WATCH_NAP_MAX_NS = 1000000,
+	/* While pollers take what other processes send: between looks whether they still do. */
+	HOST_NAP_MIN_NS = 50000,
+	HOST_NAP_MAX_NS = 1000000,
 };
 
 static struct {
@@ -51,7 +54,10 @@ static struct {
 	bool has_thread, stop;
 	/* When the thread wakes by itself: 0 while it is awake, UINT64_MAX without one. */
 	uint64_t thread_until_ns;
-	uint32_t wake_seq; /* futex the thread sleeps on */
+	/* Futex the thread sleeps on: wake_seq, or the bell that other processes ring too. */
+	uint32_t *wake;
+	uint32_t wake_seq;
+	bool linked; /* other processes have made contact; written inside, read anywhere */
 	pthread_t thread;
 
 	pthread_mutex_t life; /* creation and end of the device */
@@ -59,6 +65,7 @@ static struct {
 } engine = {
 	.due_ns = UINT64_MAX,
 	.thread_until_ns = UINT64_MAX,
+	.wake = &engine.wake_seq,
 	.life = PTHREAD_MUTEX_INITIALIZER,
 };
 
@@ -82,7 +89,8 @@ uint64_t smx_clock_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* Sleeps until *word is no longer seen, or, unless it is UINT64_MAX, until_ns. */
+/* Sleeps until *word is no longer seen, or, unless it is UINT64_MAX, until_ns. The word may be shared with
+ * other processes. */
 static void futex_wait(uint32_t *word, uint32_t seen, uint64_t until_ns)
 {
 	struct timespec until = { (time_t)(until_ns / 1000000000u),
@@ -90,7 +98,7 @@ static void futex_wait(uint32_t *word, uint32_t seen, uint64_t until_ns)
 	int saved_errno = errno;
 
 	/* The bitset form takes an absolute time of CLOCK_MONOTONIC. */
-	syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, seen,
+	syscall(SYS_futex, word, FUTEX_WAIT_BITSET, seen,
 		until_ns == UINT64_MAX ? NULL : &until, NULL, FUTEX_BITSET_MATCH_ANY);
 	errno = saved_errno;
 }
@@ -99,7 +107,7 @@ static void futex_wake(uint32_t *word)
 {
 	int saved_errno = errno;
 
-	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
 	errno = saved_errno;
 }
 
@@ -131,6 +139,13 @@ static inline bool try_enter(void)
 
 static void start_thread(void);
 
+/* Inside, or with the thread gone. */
+static void wake_thread(void)
+{
+	__atomic_fetch_add(engine.wake, 1, __ATOMIC_RELEASE);
+	futex_wake(engine.wake);
+}
+
 /* The device wants its next turn at due_ns: sees to it that the thread is awake then. Inside. */
 static void set_due(uint64_t due_ns)
 {
@@ -142,8 +157,7 @@ static void set_due(uint64_t due_ns)
 		return;
 	}
 	engine.thread_until_ns = 0;
-	__atomic_fetch_add(&engine.wake_seq, 1, __ATOMIC_RELEASE);
-	futex_wake(&engine.wake_seq);
+	wake_thread();
 }
 
 static void ring_device(struct smx_ring *ring)
@@ -186,12 +200,31 @@ static void take_rings(void)
 	}
 }
 
+/* The device may have found other processes, or they it. */
+static void follow_host(void)
+{
+	uint32_t *bell = smx_dev_bell(engine.dev);
+
+	if (bell && engine.wake != bell) {
+		uint32_t *old = engine.wake;
+
+		__atomic_store_n(&engine.wake, bell, __ATOMIC_RELAXED);
+		__atomic_fetch_add(old, 1, __ATOMIC_RELEASE);
+		futex_wake(old);
+	}
+	if (bell && !engine.has_thread && engine.thread_until_ns && smx_dev_is_reachable(engine.dev))
+		start_thread();
+	if (smx_dev_is_linked(engine.dev) && !engine.linked)
+		__atomic_store_n(&engine.linked, true, __ATOMIC_RELAXED);
+}
+
 static void turn(void)
 {
 	take_rings();
 	if (__atomic_load_n(&engine.watched, __ATOMIC_RELAXED) && smx_dev_poll_watched(engine.dev))
 		engine.watch_found = true;
 	set_due(smx_dev_turn(engine.dev));
+	follow_host();
 }
 
 static void leave_contended(void)
@@ -310,7 +343,8 @@ bool smx_engine_poll(void)
 {
 	uint64_t due_ns = __atomic_load_n(&engine.due_ns, __ATOMIC_RELAXED);
 
-	if (!__atomic_load_n(&engine.watched, __ATOMIC_RELAXED)) {
+	if (!__atomic_load_n(&engine.watched, __ATOMIC_RELAXED) &&
+	    !__atomic_load_n(&engine.linked, __ATOMIC_RELAXED)) {
 		if (due_ns == UINT64_MAX || (due_ns && smx_clock_ns() < due_ns))
 			return false;
 	}
@@ -334,21 +368,65 @@ void smx_engine_watch(struct smx_qp *qp, bool on)
 
 /* ---- the thread ---- */
 
+/* How the thread learns of what other processes send. Listening, it is woken for each message that
+ * arrives while it sleeps. Where pollers have taken that before it comes, waking it is a waste: it naps,
+ * deaf, as long as they do. */
+struct listener {
+	uint64_t nap_ns;	/* 0: listening */
+	uint64_t delivered;	/* when it went to sleep */
+};
+
+static void after_sleep(struct listener *l)
+{
+	uint64_t by_others = smx_dev_delivered(engine.dev) - l->delivered, mine;
+
+	turn();
+	mine = smx_dev_delivered(engine.dev) - l->delivered - by_others;
+	if (mine || !by_others)
+		l->nap_ns = 0;
+	else
+		l->nap_ns = !l->nap_ns ? HOST_NAP_MIN_NS :
+			    l->nap_ns * 2 > HOST_NAP_MAX_NS ? HOST_NAP_MAX_NS : l->nap_ns * 2;
+}
+
+/* Inside; outside while it sleeps. */
+static void sleep_until(uint64_t due_ns, struct listener *l)
+{
+	uint32_t *word = engine.wake, seq = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+
+	if (l->nap_ns) {
+		uint64_t nap_end_ns = smx_clock_ns() + l->nap_ns;
+
+		due_ns = nap_end_ns < due_ns ? nap_end_ns : due_ns;
+	}
+	l->delivered = smx_dev_delivered(engine.dev);
+	if (!smx_dev_doze(engine.dev, !l->nap_ns))
+		return;
+	engine.thread_until_ns = due_ns;
+	leave();
+	futex_wait(word, seq, due_ns);
+	enter();
+	engine.thread_until_ns = 0;
+	smx_dev_doze(engine.dev, false);
+}
+
 static void *device_thread(void *arg)
 {
 	uint64_t nap_ns = WATCH_NAP_MIN_NS;
+	struct listener listener = { 0, 0 };
 
 	(void)arg;
 	prctl(PR_SET_NAME, "softmlx5");
 	prctl(PR_SET_TIMERSLACK, 1000);
 	enter();
+	listener.delivered = smx_dev_delivered(engine.dev);
 	while (!engine.stop) {
 		uint64_t due_ns;
-		uint32_t seq;
 
-		turn();
+		after_sleep(&listener);
 		due_ns = engine.due_ns;
 		if (due_ns == 0) {
+			listener.delivered = smx_dev_delivered(engine.dev);
 			leave();
 			sched_yield();	/* lets those who wait for the lock have it */
 			enter();
@@ -364,12 +442,7 @@ static void *device_thread(void *arg)
 			look_ns = smx_clock_ns() + nap_ns;
 			due_ns = look_ns < due_ns ? look_ns : due_ns;
 		}
-		engine.thread_until_ns = due_ns;
-		seq = __atomic_load_n(&engine.wake_seq, __ATOMIC_ACQUIRE);
-		leave();
-		futex_wait(&engine.wake_seq, seq, due_ns);
-		enter();
-		engine.thread_until_ns = 0;
+		sleep_until(due_ns, &listener);
 	}
 	leave();
 	return NULL;
@@ -402,8 +475,7 @@ static void end_thread(void)
 		return;
 	enter();
 	engine.stop = true;
-	__atomic_fetch_add(&engine.wake_seq, 1, __ATOMIC_RELEASE);
-	futex_wake(&engine.wake_seq);
+	wake_thread();
 	leave();
 	pthread_join(engine.thread, NULL);
 	engine.stop = false;
@@ -450,6 +522,10 @@ static void fork_child(void)
 	engine.stop = false;
 	engine.thread_until_ns = UINT64_MAX;
 	refusals.lock = 0;
+	engine.wake = &engine.wake_seq;
+	engine.linked = false;
+	if (engine.dev)
+		smx_dev_forked(engine.dev);
 	smx_event_queues_fork_child();
 	pthread_mutex_init(&engine.life, NULL);
 	/* Work that the parent's thread was to do is now ours. */
@@ -480,9 +556,20 @@ static int create(void)
 		.key_seed = (uint32_t)(smx_clock_ns() ^ (uint64_t)getpid()),
 	};
 
+	const char *host = smx_setting_text(SMX_SET_HOST);
+	int err;
+
 	pthread_once(&once, register_fork);
 	smx_guard_install();
-	return smx_dev_create(&attr, &engine.dev);
+	err = smx_dev_create(&attr, &engine.dev);
+	if (err || !strcmp(host, "off"))
+		return err;
+	err = smx_dev_open_host(engine.dev, !strcmp(host, "copy"));
+	if (err) {
+		smx_dev_destroy(engine.dev);
+		engine.dev = NULL;
+	}
+	return err;
 }
 
 int smx_engine_get(void)
@@ -509,6 +596,8 @@ void smx_engine_put(void)
 		engine.due_ns = UINT64_MAX;
 		engine.thread_until_ns = UINT64_MAX;
 		engine.watched = 0;
+		engine.wake = &engine.wake_seq;
+		engine.linked = false;
 		leave();
 	}
 	pthread_mutex_unlock(&engine.life);

@@ -50,7 +50,7 @@ static void rearm(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *
 	if (st->rnr_wait || st->deadline_ns == UINT64_MAX)
 		return;
 	smx_req_set_deadline(dev, qp, st, UINT64_MAX);
-	if (st->una_psn != st->sent_psn)
+	if (st->una_psn != st->sent_psn || st->port_full)
 		smx_req_arm(dev, qp, st);
 }
 
@@ -130,7 +130,7 @@ static void stream_timer(struct smx_dev *dev, struct smx_qp *qp, struct smx_requ
 		smx_req_end_rnr_wait(dev, qp, st);
 		return;
 	}
-	if (st->una_psn == st->sent_psn || !st->has_oldest)
+	if ((st->una_psn == st->sent_psn && !st->port_full) || !st->has_oldest)
 		return;
 	st->asked = false;
 	send_again(dev, qp, st, "no answer");
@@ -347,6 +347,26 @@ static void receive_nak(struct smx_dev *dev, struct smx_qp *qp, struct smx_reque
 		refuse_nak(dev, qp, st, f);
 }
 
+/* The responder could not read the payload of packet f->psn, which is in our own memory. */
+static void receive_source_fault(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st,
+				 const struct smx_frame *f)
+{
+	uint32_t before = st->una_psn;
+	bool all = ack_before(dev, qp, st, f->psn);
+	struct smx_where where;
+
+	if (st->una_psn != before)
+		progress(dev, qp, st);
+	/* A READ before it is not answered: it will be sent again after that. */
+	if (!all || !st->has_oldest || st->errored || f->check != SMX_CHECK_GATHER_FAULT ||
+	    smx_sq_slot(qp, st->oldest)->state != SMX_SLOT_SENT)
+		return;
+	where = smx_req_where(qp, st->oldest);
+	smx_refuse(dev->attr.env.refusals, SMX_CHECK_GATHER_FAULT, &where, "%s",
+		   f->text ? f->text : "while the message was copied");
+	smx_req_fail(dev, qp, st, SMX_CHECK_GATHER_FAULT);
+}
+
 /* ------------------------------------------------------------------ responses with data */
 
 static void bad_response(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st,
@@ -432,6 +452,7 @@ static bool scatter(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester
 		if (fits < n)
 			fits -= fits % smx_req_mtu(dev, qp);
 		check = flat ? smx_dma_write(dst, flat, fits, &done, &copy_fault) :
+			f->pull ? smx_dma_pull(dst, f->pull, fits, &done, &copy_fault) :
 			       smx_dma_copy(dst, f->walk, fits, &done, &copy_fault);
 		if (check == SMX_CHECK_NONE && done == n)
 			return true;
@@ -444,11 +465,18 @@ static bool scatter(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester
 		bad_response(dev, qp, st, f, "less data than the response says");
 		return false;
 	}
+	where = smx_req_where(qp, st->oldest);
+	if (!is_scatter(check) && f->pull) {
+		/* The responder had looked at its memory before it answered. */
+		smx_refuse(dev->attr.env.refusals, SMX_CHECK_REMOTE_FAULT, &where,
+			   "byte %" PRIu64 " of a response of %" PRIu64, off + done, f->length);
+		smx_req_fail(dev, qp, st, SMX_CHECK_REMOTE_FAULT);
+		return false;
+	}
 	if (!is_scatter(check)) {
 		blame_sender(dev, f, &fault);
 		return false;
 	}
-	where = smx_req_where(qp, st->oldest);
 	smx_walk_refuse(dev, &fault, &where);
 	smx_req_fail(dev, qp, st, check);
 	return false;
@@ -474,6 +502,8 @@ static bool scatter_to_cqe(struct smx_dev *dev, struct smx_qp *qp, struct smx_fr
 		memcpy(to, f->flat, req->length);
 		return true;
 	}
+	if (f->pull)
+		return false;
 	/* A copy: should this fail, the ordinary way finds out and says why. */
 	src = *(struct smx_walk *)f->walk;
 	return smx_dma_read(&src, to, req->length, &done, &fault) == SMX_CHECK_NONE &&
@@ -515,10 +545,8 @@ static bool read_part_fits(const struct smx_dev *dev, const struct smx_sq_slot *
 		return false;
 	if (f->length != (f->psn_count == packets ? left : (uint64_t)f->psn_count * mtu))
 		return false;
-	if (f->psn_count == packets || !part)
-		return f->last == (f->psn_count == packets);
-	part = part <= mtu ? mtu : part - part % mtu;
-	return !f->last || (off + f->length) % part == 0;
+	/* On media with long frames, how much was asked for at once is the medium's affair. */
+	return part || f->last == (f->psn_count == packets);
 }
 
 static void receive_read_response(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st,
@@ -611,6 +639,8 @@ void smx_comp_receive(struct smx_dev *dev, struct smx_qp *qp, struct smx_frame *
 		return;
 	if (f->op == SMX_FRAME_READ_RESPONSE || f->op == SMX_FRAME_ATOMIC_RESPONSE)
 		receive_response(dev, qp, st, f);
+	else if (f->op == SMX_FRAME_SOURCE_FAULT)
+		receive_source_fault(dev, qp, st, f);
 	else if (f->op != SMX_FRAME_ACK)
 		return;
 	else if ((f->syndrome & 0x60) == SMX_AETH_ACK)

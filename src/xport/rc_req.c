@@ -11,7 +11,7 @@
 #include <assert.h>
 #include <inttypes.h>
 
-enum step { STEP_ON, STEP_STALL };
+enum step { STEP_ON, STEP_STALL, STEP_FULL };
 
 static bool is_local(uint8_t opcode)
 {
@@ -44,6 +44,41 @@ static uint64_t part_bytes(const struct smx_dev *dev, uint32_t mtu, bool read)
 	if (!part)
 		return read ? SMX_MESSAGE_MAX_BYTES : mtu;
 	return part <= mtu ? mtu : part & ~(uint64_t)(mtu - 1);
+}
+
+/* Will the payload lie in few runs that nothing moves? */
+static bool is_plain(const struct smx_dev *dev, const struct smx_send_req *req)
+{
+	enum { RUNS_MAX = 16, WORTH_BYTES = 4096 };
+
+	if (req->length <= WORTH_BYTES || req->sge_count > RUNS_MAX)
+		return false;
+	for (uint32_t i = 0; i < req->sge_count; i++) {
+		const struct smx_mkey *mkey = smx_mkey_find(dev, req->sge[i].key);
+
+		if (req->sge[i].is_host || !mkey || mkey->attr.kind != SMX_MKEY_DIRECT)
+			return false;
+	}
+	return true;
+}
+
+/* RETURN whether the port takes f now; *part is cut down to what it takes at once. */
+static bool admit(struct smx_dev *dev, struct smx_requester *st, uint8_t op, uint64_t length,
+		  uint64_t *part)
+{
+	struct smx_frame *f = &dev->req_work->frame;
+	uint64_t most;
+
+	if (!dev->port->ops->admit)
+		return true;
+	f->op = op;
+	f->length = length;
+	f->plain = op != SMX_FRAME_READ_REQUEST && is_plain(dev, &dev->req_work->tx);
+	st->port_full = !dev->port->ops->admit(dev->port, f, &most);
+	most &= ~(uint64_t)(f->mtu_bytes - 1);
+	if (most < *part)
+		*part = most;
+	return !st->port_full;
 }
 
 /* What is left of the part that off lies in. Most messages have but one, and need no division. */
@@ -121,6 +156,7 @@ static smx_outcome address(struct smx_dev *dev, struct smx_qp *qp, struct smx_re
 	f->mtu_bytes = smx_req_mtu(dev, qp);
 	f->dc_stream = (uint16_t)(st - qp->req);
 	f->dc_connect = false;
+	f->dc_nonce = qp->dc_nonce;
 	switch (qp->attr.type) {
 	case SMX_QP_UD:
 		f->transport = SMX_TP_UD;
@@ -276,6 +312,7 @@ static void fill_frame(struct smx_frame *f, const struct smx_send_req *req, uint
 	f->length = n;
 	f->flat = NULL;
 	f->walk = NULL;
+	f->pull = NULL;
 	f->text = NULL;
 	f->gather_check = SMX_CHECK_NONE;
 	f->gather_text = NULL;
@@ -393,6 +430,8 @@ static enum step send_data(struct smx_dev *dev, struct smx_qp *qp, struct smx_re
 	uint64_t part = part_bytes(dev, mtu, false), n = w->tx.length - off, ok = n;
 	smx_outcome check = SMX_CHECK_NONE;
 
+	if (!admit(dev, st, is_send(w->tx.opcode) ? SMX_FRAME_SEND : SMX_FRAME_WRITE, n, &part))
+		return STEP_FULL;
 	if (n > part_left(part, off) && qp->attr.type != SMX_QP_UD)
 		n = part_left(part, off);
 	f->op = is_send(w->tx.opcode) ? SMX_FRAME_SEND : SMX_FRAME_WRITE;
@@ -427,6 +466,8 @@ static enum step send_read(struct smx_dev *dev, struct smx_qp *qp, struct smx_re
 
 	if (off && st->una_psn != st->next_psn)
 		return STEP_STALL;
+	if (!admit(dev, st, SMX_FRAME_READ_REQUEST, 0, &part))
+		return STEP_FULL;
 	if (n > part_left(part, off))
 		n = part_left(part, off);
 	f->op = SMX_FRAME_READ_REQUEST;
@@ -445,7 +486,10 @@ static enum step send_atomic(struct smx_dev *dev, struct smx_qp *qp, struct smx_
 	struct smx_req_work *w = dev->req_work;
 	struct smx_frame *f = &w->frame;
 	const struct smx_atomic *a = &w->tx.atomic;
+	uint64_t part = 0;
 
+	if (!admit(dev, st, SMX_FRAME_ATOMIC_REQUEST, 0, &part))
+		return STEP_FULL;
 	f->op = SMX_FRAME_ATOMIC_REQUEST;
 	fill_frame(f, &w->tx, 0, 0);
 	f->first = f->last = true;
@@ -480,7 +524,17 @@ static enum step send_next(struct smx_dev *dev, struct smx_qp *qp, struct smx_re
 
 /* ------------------------------------------------------------------ streams and queue pairs */
 
-/* RETURN whether the stream could go on at once: only the budget stopped it. */
+/* The port says when there is some: smx_xport_room(). */
+static void wait_for_room(struct smx_dev *dev, struct smx_qp *qp)
+{
+	if (qp->blocked)
+		return;
+	qp->blocked = true;
+	qp->blocked_next = dev->blocked;
+	dev->blocked = qp;
+}
+
+/* RETURN whether the stream could go on: only the budget, or a full port, stopped it. */
 static bool run_stream(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st)
 {
 	bool more = false;
@@ -504,9 +558,14 @@ static bool run_stream(struct smx_dev *dev, struct smx_qp *qp, struct smx_reques
 			st->stalled = true;
 			break;
 		}
+		if (step == STEP_FULL) {
+			more = true;
+			wait_for_room(dev, qp);
+			break;
+		}
 	}
 	st->running = false;
-	if (st->una_psn != st->sent_psn)
+	if (st->una_psn != st->sent_psn || st->port_full)
 		smx_req_arm(dev, qp, st);
 	return more;
 }
@@ -537,6 +596,7 @@ bool smx_req_run(struct smx_dev *dev, struct smx_qp *qp)
 	}
 	if (!qp->req)
 		return false;
+	smx_req_leave_blocked(dev, qp);
 	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE) {
 		smx_req_flush_all(dev, qp, false);
 		return false;
@@ -567,7 +627,7 @@ bool smx_req_run(struct smx_dev *dev, struct smx_qp *qp)
 	}
 	if (qp->sqd != SMX_SQD_NONE)
 		smx_req_check_drained(dev, qp);
-	return qp->active != NULL;
+	return qp->active != NULL && !qp->blocked;
 }
 
 void smx_req_seek(struct smx_qp *qp, struct smx_requester *st, uint32_t psn)

@@ -279,6 +279,8 @@ bool smx_resp_store(struct smx_resp_work *w, struct smx_walk *dst, uint64_t n, u
 		fits -= fits % w->mtu;
 	if (f->flat)
 		check = smx_dma_write(dst, f->flat, fits, done, &copy_fault);
+	else if (f->pull)
+		check = smx_dma_pull(dst, f->pull, fits, done, &copy_fault);
 	else
 		check = smx_dma_copy(dst, f->walk, fits, done, &copy_fault);
 	if (!check && *done == n)
@@ -307,6 +309,8 @@ static bool trim(struct smx_resp_work *w, uint32_t packets)
 	assert(bytes < f->length);
 	if (f->flat) {
 		f->flat = (const uint8_t *)f->flat + bytes;
+	} else if (f->pull) {
+		f->pull->off += bytes;
 	} else if (smx_walk_skip(f->walk, bytes, &fault)) {
 		smx_resp_source_fault(w, &fault);
 		return false;

@@ -42,6 +42,7 @@ int smx_req_create(struct smx_dev *dev, struct smx_qp *qp)
 	qp->dev = dev;
 	qp->deadline_ns = UINT64_MAX;
 	qp->active_tail = &qp->active;
+	qp->dc_nonce = ++dev->next_nonce;
 	if (qp->attr.type == SMX_QP_XRC_TGT || qp->attr.type == SMX_QP_DCT)
 		return 0;
 	qp->req = calloc(streams, sizeof(*qp->req));
@@ -88,6 +89,18 @@ static void leave_watch_list(struct smx_dev *dev, struct smx_qp *qp)
 	qp->watched = false;
 }
 
+void smx_req_leave_blocked(struct smx_dev *dev, struct smx_qp *qp)
+{
+	struct smx_qp **at = &dev->blocked;
+
+	if (!qp->blocked)
+		return;
+	while (*at != qp)
+		at = &(*at)->blocked_next;
+	*at = qp->blocked_next;
+	qp->blocked = false;
+}
+
 void smx_req_destroy(struct smx_qp *qp)
 {
 	struct smx_dev *dev = qp->dev;
@@ -97,6 +110,7 @@ void smx_req_destroy(struct smx_qp *qp)
 	if (dev) {
 		leave_ready_list(dev, qp);
 		leave_watch_list(dev, qp);
+		smx_req_leave_blocked(dev, qp);
 		smx_timer_clear(dev, qp);
 	}
 	free(qp->req);
@@ -116,6 +130,7 @@ void smx_req_stop_stream(struct smx_dev *dev, struct smx_qp *qp, struct smx_requ
 	st->failing = SMX_CHECK_NONE;
 	st->stalled = false;
 	st->asked = false;
+	st->port_full = false;
 	st->reads = 0;
 	st->connected = false;
 	/* What was sent and not answered is not waited for any more; a late answer finds
@@ -134,6 +149,7 @@ void smx_req_reset(struct smx_qp *qp)
 	smx_timer_clear(qp->dev, qp);
 	qp->active = NULL;
 	qp->active_tail = &qp->active;
+	qp->dc_nonce = ++qp->dev->next_nonce;
 	qp->sq.pi = qp->sq.fetched = qp->sq.ci = 0;
 	qp->errored = false;
 	qp->root = SMX_CHECK_NONE;

@@ -42,6 +42,7 @@ struct smx_requester {
 	bool rnr_wait;			/* the peer had no receive; until deadline_ns */
 	bool errored;			/* DCI: the stream is in error until it is reset */
 	bool started;			/* has its first PSN; until RESET */
+	bool port_full;			/* the port had no room for what comes next */
 	bool asked;			/* a lost response was asked for again; until una_psn moves */
 	/* DCI: peer is the target of what is outstanding or was sent last */
 	bool connected;
@@ -149,6 +150,8 @@ bool smx_req_refetch(struct smx_dev *dev, struct smx_qp *qp, uint32_t at, struct
 bool smx_sq_read_doorbell(struct smx_dev *dev, struct smx_qp *qp);
 /* Cuts what was rung into WQEs and gives each to its stream. */
 void smx_sq_assign(struct smx_dev *dev, struct smx_qp *qp);
+/* Takes qp off dev->blocked, if it is there. */
+void smx_req_leave_blocked(struct smx_dev *dev, struct smx_qp *qp);
 /* Takes the oldest WQE out of the stream's list, completed. */
 void smx_sq_retire(struct smx_qp *qp, struct smx_requester *st);
 

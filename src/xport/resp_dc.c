@@ -78,6 +78,7 @@ static void connect_source(const struct smx_qp *dct, struct smx_resp_ctx *c,
 	struct smx_frame *ack = &c->ack;
 
 	smx_resp_ctx_init(dct, c, f->psn);
+	c->nonce = f->dc_nonce;
 	ack->dst_qpn = f->src_qpn;
 	ack->dc_stream = f->dc_stream;
 	memcpy(ack->sgid, f->dgid, sizeof(ack->sgid));
@@ -96,7 +97,7 @@ static bool is_connect(const struct smx_resp_ctx *c, const struct smx_frame *f)
 
 	if (!f->dc_connect)
 		return false;
-	if (!c)
+	if (!c || c->nonce != f->dc_nonce)
 		return true;
 	ahead = (int32_t)((f->psn - c->epsn) << 8) >> 8;
 	return ahead > 0 || (ahead == 0 && !c->failed);
@@ -119,7 +120,7 @@ struct smx_resp_ctx *smx_resp_dc_find(struct smx_dev *dev, struct smx_qp *dct,
 		if (c)
 			connect_source(dct, c, f);
 	}
-	if (!c || c->failed)
+	if (!c || c->failed || c->nonce != f->dc_nonce)
 		return NULL;
 	c->used = ++r->stamp;
 	return c;

@@ -268,6 +268,11 @@ static bool store_in_cqe(struct smx_resp_work *w, uint8_t data[64])
 	}
 	if (f->flat) {
 		memcpy(data, f->flat, f->length);
+	} else if (f->pull) {
+		if (f->pull->fetch(f->pull, data, f->length, &done) == SMX_PULLED)
+			return true;
+		f->gather_check = SMX_CHECK_GATHER_FAULT;
+		return false;
 	} else if (smx_dma_read(f->walk, data, f->length, &done, &fault)) {
 		smx_resp_source_fault(w, &fault);
 		return false;

@@ -49,7 +49,7 @@ struct smx_resp_ctx {
 	struct smx_recv recv;
 	/* DC */
 	struct smx_resp_ctx *next;	/* of its bucket */
-	uint32_t src_qpn;
+	uint32_t src_qpn, nonce;
 	uint16_t stream;
 	uint8_t src_gid[16];
 	uint64_t used;			/* stamp of the last frame */

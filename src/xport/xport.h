@@ -45,6 +45,7 @@ void smx_resp_flush(struct smx_dev *dev, struct smx_qp *qp);	/* receives posted 
 
 /* The port's deliver callback: finds the queue pair and hands the frame to responder or completer. */
 void smx_xport_deliver(void *dev, struct smx_frame *f);
+void smx_xport_room(void *dev);	/* the port's room callback */
 
 /* Decodes the WQE at block counter at. RETURN what is wrong with it. Given by dev as xport may not include it:
  * set once at creation. */

@@ -25,7 +25,7 @@ static bool can_take_answer(const struct smx_qp *qp)
 static bool is_answer(const struct smx_frame *f)
 {
 	return f->op == SMX_FRAME_ACK || f->op == SMX_FRAME_READ_RESPONSE ||
-	       f->op == SMX_FRAME_ATOMIC_RESPONSE;
+	       f->op == SMX_FRAME_ATOMIC_RESPONSE || f->op == SMX_FRAME_SOURCE_FAULT;
 }
 
 /* To every member of the group, a sender that is one included unless it was created otherwise. Each
@@ -59,7 +59,7 @@ void smx_xport_deliver(void *arg, struct smx_frame *f)
 	struct smx_dev *dev = arg;
 	struct smx_qp *qp;
 
-	if (f->op > SMX_FRAME_ACK)
+	if (f->op > SMX_FRAME_SOURCE_FAULT)
 		return;
 	if (f->dst_qpn == MULTICAST_QPN) {
 		if (f->transport == SMX_TP_UD && !is_answer(f))
@@ -75,4 +75,17 @@ void smx_xport_deliver(void *arg, struct smx_frame *f)
 	} else if (can_receive(qp)) {
 		smx_resp_receive(dev, qp, f);
 	}
+}
+
+void smx_xport_room(void *arg)
+{
+	struct smx_dev *dev = arg;
+	struct smx_qp *qp, *next;
+
+	for (qp = dev->blocked; qp; qp = next) {
+		next = qp->blocked_next;
+		qp->blocked = false;
+		smx_req_kick(dev, qp);
+	}
+	dev->blocked = NULL;
 }

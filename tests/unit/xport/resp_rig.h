@@ -113,7 +113,7 @@ static void rig_port_destroy(struct smx_port *port)
 	(void)port;
 }
 
-static const struct smx_port_ops rig_ops = { rig_send, rig_poll, rig_port_destroy };
+static const struct smx_port_ops rig_ops = { .send = rig_send, .poll = rig_poll, .destroy = rig_port_destroy };
 
 static inline struct smx_path rig_path(void)
 {

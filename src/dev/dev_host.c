@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The device among other processes' devices.
+ *
+ * A number is used again only after many others, so that one that is remembered too long rarely names
+ * somebody new: a process takes several blocks before it goes round in them. */
+#include "dev/dev_host.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "dev/dev.h"
+#include "net/net_host.h"
+
+enum { FRESH_BLOCKS = 8 };
+
+/* ------------------------------------------------------------------ numbers */
+
+static bool take_block(struct smx_dev *dev)
+{
+	uint32_t *grown, first;
+
+	if (!dev->port->ops->numbers || dev->qpn_blocks >= SMX_QPS_MAX / SMX_PORT_NUMBERS)
+		return false;
+	grown = realloc(dev->qpn_block, (dev->qpn_blocks + 1) * sizeof(*grown));
+	if (!grown)
+		return false;
+	dev->qpn_block = grown;
+	if (!dev->port->ops->numbers(dev->port, &first))
+		return false;
+	dev->qpn_block[dev->qpn_blocks++] = first;
+	return true;
+}
+
+int smx_dev_number(struct smx_dev *dev, void *obj, uint32_t *id)
+{
+	uint32_t tried = 0;
+
+	if (dev->qps.used >= SMX_QPS_MAX)
+		return ENOMEM;
+	for (;;) {
+		uint32_t total = dev->qpn_blocks * SMX_PORT_NUMBERS, at = dev->qpn_next;
+
+		if (at < total) {
+			*id = dev->qpn_block[at / SMX_PORT_NUMBERS] + at % SMX_PORT_NUMBERS;
+			dev->qpn_next++;
+			tried++;
+			if (!smx_idmap_add_at(&dev->qps, *id, obj))
+				return 0;
+		} else if ((dev->qpn_blocks < FRESH_BLOCKS || tried >= total) && take_block(dev)) {
+			continue;
+		} else if (!dev->qpn_blocks) {
+			return smx_idmap_add(&dev->qps, obj, id);
+		} else if (tried >= 2 * total) {
+			return ENOMEM;
+		} else {
+			dev->qpn_next = 0;
+		}
+	}
+}
+
+void smx_dev_note_reachable(struct smx_dev *dev, const struct smx_qp *qp)
+{
+	bool connected = qp->attr.type == SMX_QP_RC || qp->attr.type == SMX_QP_UC;
+
+	if (!dev->port->bell || (connected && smx_qp_find(dev, qp->cur.dest_qp_num)))
+		return;
+	dev->reachable = true;
+}
+
+/* ------------------------------------------------------------------ the port */
+
+static bool flatten(void *walk, void *to, uint64_t n, uint16_t *check, const char **text)
+{
+	struct smx_walk *w = walk;
+	struct smx_dma_fault fault;
+	uint64_t done;
+
+	if (!smx_dma_read(w, to, n, &done, &fault) && done == n)
+		return true;
+	*check = (uint16_t)fault.check;
+	*text = smx_walk_fault_text(w->dev, &fault, w->dev->frame_text, sizeof(w->dev->frame_text));
+	return false;
+}
+
+static bool runs(void *walk, uint64_t n, struct smx_host_run *out, uint32_t *count)
+{
+	struct smx_walk w = *(struct smx_walk *)walk;
+	struct smx_dma_fault fault;
+
+	for (*count = 0; n && *count < SMX_HOST_RUNS; (*count)++) {
+		struct smx_run run;
+
+		if (smx_walk_next(&w, n, &run, &fault) || !run.length || !run.ptr)
+			return false;
+		out[*count] = (struct smx_host_run){ run.ptr, run.length };
+		n -= run.length;
+	}
+	return !n;
+}
+
+int smx_dev_open_host(struct smx_dev *dev, bool by_value)
+{
+	const struct smx_net_host_attr attr = {
+		.flatten = flatten,
+		.runs = runs,
+		.source_check = SMX_CHECK_GATHER_FAULT,
+		.by_value = by_value,
+	};
+	struct smx_port *port = smx_net_host_create(&attr);
+
+	if (!port)
+		return ENOMEM;
+	smx_dev_set_port(dev, port);
+	return 0;
+}
+
+uint32_t *smx_dev_bell(const struct smx_dev *dev)
+{
+	return dev->port->bell;
+}
+
+bool smx_dev_is_reachable(const struct smx_dev *dev)
+{
+	return dev->reachable;
+}
+
+bool smx_dev_is_linked(const struct smx_dev *dev)
+{
+	return dev->port->linked;
+}
+
+uint64_t smx_dev_delivered(const struct smx_dev *dev)
+{
+	return dev->port->delivered;
+}
+
+bool smx_dev_doze(struct smx_dev *dev, bool listen)
+{
+	return !dev->port->ops->doze || dev->port->ops->doze(dev->port, listen);
+}
+
+void smx_dev_forked(struct smx_dev *dev)
+{
+	if (dev->port->ops->forked)
+		dev->port->ops->forked(dev->port);
+	dev->qpn_blocks = dev->qpn_next = 0;
+	dev->reachable = false;
+	dev->next_nonce ^= 0x5bd1e995;	/* the parent goes on counting */
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Queue-pair numbers, and what a medium of several processes needs of the device. */
+#ifndef SMX_DEV_HOST_H
+#define SMX_DEV_HOST_H
+
+#include "obj/qp.h"
+
+enum { SMX_QPS_MAX = 1 << 20 };
+
+/* A free number for obj: of a block that the port gave, or of all where the port gives none. RETURN 0 or
+ * ENOMEM. */
+int smx_dev_number(struct smx_dev *dev, void *obj, uint32_t *id);
+
+/* Others may send to qp from now on: notes whether those can be other processes. */
+void smx_dev_note_reachable(struct smx_dev *dev, const struct smx_qp *qp);
+
+#endif

@@ -1,0 +1,825 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Loopback and lanes.
+ *
+ * A link to a process is made when something is first sent to it, and found by it when its bell rings.
+ * Nobody else's lane is read by two, and nobody waits here: a full lane makes the requester wait, and a
+ * request is only taken when its answer is sure to find room. */
+#include "net/net_host.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/host_registry.h"
+#include "base/log.h"
+#include "net/net_shm.h"
+#include "net/shm_record.h"
+
+enum {
+	LOCAL_PAYLOAD_BYTES = 1 << 20,
+	PULL_FROM_BYTES = 8 << 10,	/* shorter payloads are copied twice rather than fetched */
+	READ_PART_BYTES = 96 << 10,
+	ANSWER_ROOM_BYTES = 1 << 10,	/* what an answer takes besides its payload, twice */
+	RECORDS_A_POLL = 512,
+	STALLED_NS = 2000000,		/* a lane that stays full this long is not waited for by datagrams */
+};
+
+struct peer {
+	struct smx_link out, in;
+	uint32_t out_gen, in_gen;
+	int32_t pid;			/* whose memory in's runs are in */
+	bool listed;			/* in host.inbound */
+	bool dirty;			/* something was put in its lanes since its bell was looked at */
+	bool blocked;			/* a requester waits for room in out's lane of requests */
+	bool failed;			/* no link can be made to out_gen */
+	bool held;			/* in's next request waits for room for its answer */
+	uint64_t full_since_ns;		/* blocked: since when */
+};
+
+struct host {
+	struct smx_port port;
+	struct smx_net_host_attr attr;
+	struct smx_host reg;
+	bool tried, in_poll;
+	uint32_t epoch_seen, lanes_seen;
+	uint64_t probe;
+	uint32_t inbound[SMX_HOST_SLOTS], inbound_count;
+	uint32_t dirty[SMX_HOST_SLOTS], dirty_count;
+	uint32_t blocked_count;
+	uint8_t own[SMX_HOST_BLOCKS / 8];
+	struct peer *peer[SMX_HOST_SLOTS];
+	struct smx_arrived arrived;
+};
+
+/* An arrived payload that is to be fetched. */
+struct host_pull {
+	struct smx_pull pull;
+	const struct smx_arrived *from;
+	int32_t pid;
+	bool gone;		/* the sender is */
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static struct smx_host_slot *own_slot(const struct host *h)
+{
+	return &h->reg.file->slot[h->reg.slot];
+}
+
+static bool is_own(const struct host *h, uint32_t qpn)
+{
+	uint32_t block = qpn >> SMX_HOST_BLOCK_BITS & (SMX_HOST_BLOCKS - 1);
+
+	return !h->reg.joined || (h->own[block / 8] >> (block % 8) & 1);
+}
+
+/* ------------------------------------------------------------------ joining */
+
+static bool join(struct host *h)
+{
+	char why[256];
+
+	if (h->reg.joined)
+		return true;
+	if (h->tried)
+		return false;
+	h->tried = true;
+	if (smx_host_open(&h->reg, h->attr.dir, true, why, sizeof(why)) ||
+	    smx_host_join(&h->reg, why, sizeof(why))) {
+		smx_host_close(&h->reg);
+		smx_log(SMX_LOG_WARN, "no other process will be reached: %s", why);
+		return false;
+	}
+	h->probe = now_ns() ^ (uint64_t)getpid() << 32 ^ (uintptr_t)h;
+	own_slot(h)->probe_value = h->probe;
+	__atomic_store_n(&own_slot(h)->probe_addr, (uintptr_t)&h->probe, __ATOMIC_RELEASE);
+	h->epoch_seen = __atomic_load_n(&h->reg.file->epoch, __ATOMIC_ACQUIRE);
+	h->lanes_seen = __atomic_load_n(&own_slot(h)->lanes_seq, __ATOMIC_ACQUIRE);
+	h->port.bell = &own_slot(h)->bell;
+	return true;
+}
+
+static bool host_numbers(struct smx_port *port, uint32_t *first)
+{
+	struct host *h = (struct host *)port;
+	uint32_t block;
+
+	if (!join(h) || !smx_host_take_block(&h->reg, first))
+		return false;
+	block = *first >> SMX_HOST_BLOCK_BITS;
+	h->own[block / 8] |= (uint8_t)(1u << (block % 8));
+	return true;
+}
+
+/* ------------------------------------------------------------------ bells */
+
+static void ring(struct smx_host_slot *slot)
+{
+	int saved_errno = errno;
+
+	__atomic_fetch_add(&slot->bell, 1, __ATOMIC_RELEASE);
+	syscall(SYS_futex, &slot->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	errno = saved_errno;
+}
+
+static void ring_if_asleep(struct smx_host_slot *slot)
+{
+	if (__atomic_load_n(&slot->sleeping, __ATOMIC_RELAXED) &&
+	    __atomic_exchange_n(&slot->sleeping, 0, __ATOMIC_ACQ_REL))
+		ring(slot);
+}
+
+static void mark_dirty(struct host *h, uint32_t to)
+{
+	struct peer *p = h->peer[to];
+
+	if (p->dirty)
+		return;
+	p->dirty = true;
+	h->dirty[h->dirty_count++] = to;
+}
+
+/* What was put in lanes is visible before the sleeper's flag is read; the sleeper does the reverse. */
+static void ring_dirty(struct host *h)
+{
+	if (!h->dirty_count)
+		return;
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	for (uint32_t i = 0; i < h->dirty_count; i++) {
+		h->peer[h->dirty[i]]->dirty = false;
+		ring_if_asleep(&h->reg.file->slot[h->dirty[i]]);
+	}
+	h->dirty_count = 0;
+}
+
+/* ------------------------------------------------------------------ links out */
+
+static void unblock(struct host *h, struct peer *p)
+{
+	if (!p->blocked)
+		return;
+	p->blocked = false;
+	h->blocked_count--;
+}
+
+static void close_out(struct host *h, struct peer *p)
+{
+	smx_link_close(&p->out);
+	p->failed = false;
+	if (p->blocked) {
+		unblock(h, p);
+		h->port.room(h->port.deliver_arg);
+	}
+}
+
+static struct peer *peer_at(struct host *h, uint32_t slot)
+{
+	if (!h->peer[slot])
+		h->peer[slot] = calloc(1, sizeof(*h->peer[slot]));
+	return h->peer[slot];
+}
+
+static void announce(struct host *h, uint32_t to)
+{
+	struct smx_host_slot *slot = &h->reg.file->slot[to];
+
+	__atomic_fetch_or(&slot->lanes_from[h->reg.slot / 64], 1ull << (h->reg.slot % 64), __ATOMIC_ACQ_REL);
+	__atomic_fetch_add(&slot->lanes_seq, 1, __ATOMIC_ACQ_REL);
+	mark_dirty(h, to);
+}
+
+/* The link to the process that owns the number, made if need be. RETURN NULL where there is none. */
+static struct peer *link_to(struct host *h, uint32_t qpn, uint32_t *to)
+{
+	struct smx_host_slot *slot;
+	struct peer *p;
+	uint32_t gen;
+	uint16_t gen16;
+	int err;
+
+	*to = smx_host_owner(&h->reg, qpn, &gen16);
+	if (*to == SMX_HOST_SLOTS || *to == h->reg.slot)
+		return NULL;
+	slot = &h->reg.file->slot[*to];
+	gen = __atomic_load_n(&slot->gen, __ATOMIC_RELAXED);
+	if ((uint16_t)gen != gen16)
+		return NULL;
+	p = peer_at(h, *to);
+	if (!p)
+		return NULL;
+	if (p->out.file && p->out_gen == gen)
+		return p;
+	if (p->failed && p->out_gen == gen)
+		return NULL;
+	close_out(h, p);
+	p->out_gen = gen;
+	err = smx_link_make(&p->out, h->reg.dir_fd, h->reg.slot, h->reg.gen, *to, gen);
+	if (err) {
+		smx_log(SMX_LOG_WARN, "process %d will not be reached: %s: %s", slot->pid, h->reg.dir,
+			strerror(err));
+		p->failed = true;
+		return NULL;
+	}
+	announce(h, *to);
+	return p;
+}
+
+/* ------------------------------------------------------------------ sending */
+
+static bool may_stay(const struct host *h, const struct peer *p, const struct smx_frame *f)
+{
+	return !h->attr.by_value && f->transport != SMX_TP_UC && f->transport != SMX_TP_UD &&
+	       __atomic_load_n(&p->out.file->can, __ATOMIC_RELAXED) == SMX_CAN_PULL;
+}
+
+static uint32_t record_bytes(uint64_t bytes)
+{
+	return (uint32_t)((bytes + SMX_LANE_ALIGN - 1) & ~(uint64_t)(SMX_LANE_ALIGN - 1));
+}
+
+/* Datagrams and UC do not wait for one that does not look. */
+static bool is_stalled(struct host *h, struct peer *p, const struct smx_frame *f)
+{
+	uint64_t now = now_ns();
+
+	if (!p->blocked) {
+		p->blocked = true;
+		h->blocked_count++;
+		p->full_since_ns = now;
+	}
+	return (f->transport == SMX_TP_UC || f->transport == SMX_TP_UD) && now - p->full_since_ns >= STALLED_NS;
+}
+
+static bool host_admit(struct smx_port *port, const struct smx_frame *f, uint64_t *most)
+{
+	struct host *h = (struct host *)port;
+	struct smx_lane *lane;
+	struct peer *p;
+	uint32_t to, bytes;
+
+	*most = LOCAL_PAYLOAD_BYTES;
+	if (is_own(h, f->dst_qpn))
+		return true;
+	p = link_to(h, f->dst_qpn, &to);
+	if (!p)
+		return true;	/* it will vanish */
+	if (f->op == SMX_FRAME_READ_REQUEST)
+		*most = READ_PART_BYTES;
+	else if (!f->plain || !may_stay(h, p, f))
+		*most = SMX_REC_VALUE_MAX;
+	lane = &p->out.lane[SMX_LANE_REQUESTS];
+	bytes = f->length < SMX_REC_VALUE_MAX ? (uint32_t)f->length : SMX_REC_VALUE_MAX;
+	bytes = record_bytes(bytes + 2 * sizeof(struct smx_rec) + sizeof(struct smx_rec_atomic) +
+			     SMX_HOST_RUNS * sizeof(struct smx_rec_run));
+	if (smx_lane_has_room(lane, bytes)) {
+		if (p->blocked)
+			unblock(h, p);
+		return true;
+	}
+	if (is_stalled(h, p, f))
+		return true;
+	if (smx_lane_want_room(lane, SMX_LANE_BYTES / 4))
+		return false;
+	unblock(h, p);
+	return true;
+}
+
+static uint32_t make_runs(struct host *h, struct smx_frame *f, struct smx_rec_run *out)
+{
+	struct smx_host_run runs[SMX_HOST_RUNS];
+	uint32_t count = 0;
+
+	if (f->flat) {
+		out[0] = (struct smx_rec_run){ (uintptr_t)f->flat, f->length };
+		return 1;
+	}
+	if (!h->attr.runs(f->walk, f->length, runs, &count))
+		return 0;
+	for (uint32_t i = 0; i < count; i++)
+		out[i] = (struct smx_rec_run){ (uintptr_t)runs[i].ptr, runs[i].length };
+	return count;
+}
+
+/* RETURN false when there is no room, or the payload cannot be read. */
+static bool put_value(struct host *h, struct smx_lane *lane, struct smx_frame *f)
+{
+	uint32_t size = record_bytes(smx_rec_head_bytes(f) + f->length);
+	struct smx_rec *rec = smx_lane_reserve(lane, size);
+	uint8_t *at;
+
+	if (!rec)
+		return false;
+	at = smx_rec_write(rec, f);
+	if (f->length && f->flat)
+		memcpy(at, f->flat, f->length);
+	else if (f->length &&
+		 !h->attr.flatten(f->walk, at, f->length, &f->gather_check, &f->gather_text))
+		return false;
+	smx_lane_publish(lane, rec, size);
+	return true;
+}
+
+/* An answer that is too long for one record, packet by packet into several. */
+static bool put_pieces(struct host *h, struct smx_lane *lane, struct smx_frame *f)
+{
+	uint32_t mtu = f->mtu_bytes ? f->mtu_bytes : 4096;
+	uint64_t left = f->length;
+	struct smx_frame part = *f;
+	bool last = f->last;
+
+	while (left) {
+		uint64_t n = left < SMX_REC_VALUE_MAX ? left : SMX_REC_VALUE_MAX;
+
+		part.length = n;
+		part.last = last && n == left;
+		part.psn_count = (uint32_t)((n - 1) / mtu) + 1;
+		if (!put_value(h, lane, &part)) {
+			f->gather_check = part.gather_check;
+			f->gather_text = part.gather_text;
+			return false;
+		}
+		part.psn = (part.psn + part.psn_count) & 0xffffff;
+		part.first = false;
+		if (part.flat)
+			part.flat = (const uint8_t *)part.flat + n;
+		left -= n;
+	}
+	return true;
+}
+
+static bool put_runs(struct smx_lane *lane, const struct smx_frame *f, const struct smx_rec_run *runs,
+		     uint32_t count)
+{
+	uint32_t size = record_bytes(smx_rec_head_bytes(f) + count * sizeof(*runs));
+	struct smx_rec *rec = smx_lane_reserve(lane, size);
+
+	if (!rec)
+		return false;
+	memcpy(smx_rec_write(rec, f), runs, count * sizeof(*runs));
+	rec->runs = (uint8_t)count;
+	smx_lane_publish(lane, rec, size);
+	return true;
+}
+
+static void send_to(struct host *h, struct peer *p, uint32_t to, struct smx_frame *f)
+{
+	struct smx_lane *lane = &p->out.lane[smx_frame_is_answer(f->op) ? SMX_LANE_ANSWERS : SMX_LANE_REQUESTS];
+	struct smx_rec_run runs[SMX_HOST_RUNS];
+	uint32_t count = 0;
+	bool put;
+
+	if (f->length > PULL_FROM_BYTES && may_stay(h, p, f))
+		count = make_runs(h, f, runs);
+	if (count)
+		put = put_runs(lane, f, runs, count);
+	else if (f->length <= SMX_REC_VALUE_MAX)
+		put = put_value(h, lane, f);
+	else
+		put = f->op == SMX_FRAME_READ_RESPONSE && put_pieces(h, lane, f);
+	if (put)
+		mark_dirty(h, to);
+}
+
+/* A datagram to a group goes to everybody; each has a copy of its own. */
+static void send_multicast(struct host *h, struct smx_frame *f)
+{
+	uint8_t bytes[4096];
+	struct smx_frame copy = *f;
+
+	if (f->length > sizeof(bytes))
+		return;
+	if (f->length && f->walk) {
+		if (!h->attr.flatten(f->walk, bytes, f->length, &f->gather_check, &f->gather_text))
+			return;
+		copy.walk = NULL;
+		copy.flat = bytes;
+	}
+	h->port.deliver(h->port.deliver_arg, &copy);
+	for (uint32_t i = 1; h->reg.joined && i < SMX_HOST_BLOCKS; i++) {
+		uint32_t word = __atomic_load_n(&h->reg.file->block[i], __ATOMIC_RELAXED);
+		struct peer *p;
+		uint32_t to;
+
+		/* Once for each process: at the first of its blocks. */
+		if (!word || is_own(h, i << SMX_HOST_BLOCK_BITS))
+			continue;
+		for (uint32_t j = 1; j <= i; j++) {
+			if (j == i) {
+				p = link_to(h, i << SMX_HOST_BLOCK_BITS, &to);
+				if (p)
+					send_to(h, p, to, &copy);
+			} else if (__atomic_load_n(&h->reg.file->block[j], __ATOMIC_RELAXED) == word) {
+				break;
+			}
+		}
+	}
+}
+
+static void host_send(struct smx_port *port, struct smx_frame *f)
+{
+	struct host *h = (struct host *)port;
+	struct peer *p;
+	uint32_t to;
+
+	if (f->dst_qpn == 0xffffff) {
+		send_multicast(h, f);
+		return;
+	}
+	if (is_own(h, f->dst_qpn)) {
+		port->deliver(port->deliver_arg, f);
+		return;
+	}
+	p = link_to(h, f->dst_qpn, &to);
+	if (p)
+		send_to(h, p, to, f);
+}
+
+/* ------------------------------------------------------------------ fetching */
+
+/* Can our memory at to be written, or was it the other's that could not be read? */
+static enum smx_pulled blame(const struct host_pull *hp, uint64_t addr)
+{
+	uint8_t byte;
+	struct iovec local = { &byte, 1 }, remote = { (void *)(uintptr_t)addr, 1 };
+
+	return process_vm_readv(hp->pid, &local, 1, &remote, 1, 0) == 1 ? SMX_PULL_TARGET : SMX_PULL_SOURCE;
+}
+
+static enum smx_pulled fetch(struct smx_pull *pull, void *to, uint64_t n, uint64_t *done)
+{
+	struct host_pull *hp = (struct host_pull *)pull;
+	const struct smx_arrived *a = hp->from;
+	uint64_t skip = pull->off;
+	uint32_t i = 0;
+
+	*done = 0;
+	while (i < a->run_count && skip >= a->run[i].length)
+		skip -= a->run[i++].length;
+	while (*done < n) {
+		struct iovec local = { (uint8_t *)to + *done, n - *done }, remote[SMX_HOST_RUNS];
+		unsigned int count = 0;
+		ssize_t got;
+
+		for (uint32_t j = i; j < a->run_count; j++) {
+			uint64_t off = j == i ? skip : 0;
+
+			remote[count++] = (struct iovec){ (void *)(uintptr_t)(a->run[j].addr + off),
+							  a->run[j].length - off };
+		}
+		if (!count)
+			return SMX_PULL_SOURCE;
+		got = process_vm_readv(hp->pid, &local, 1, remote, count, 0);
+		if (got <= 0) {
+			hp->gone = got < 0 && errno == ESRCH;
+			return hp->gone ? SMX_PULL_SOURCE : blame(hp, (uintptr_t)remote[0].iov_base);
+		}
+		*done += (uint64_t)got;
+		pull->off += (uint64_t)got;
+		skip += (uint64_t)got;
+		while (i < a->run_count && skip >= a->run[i].length)
+			skip -= a->run[i++].length;
+	}
+	return SMX_PULLED;
+}
+
+/* May we read that process's memory? Its slot says what we should find. */
+static bool can_pull(const struct host *h, const struct smx_host_slot *slot)
+{
+	uint64_t word = 0, addr = __atomic_load_n(&slot->probe_addr, __ATOMIC_ACQUIRE);
+	struct iovec local = { &word, sizeof(word) }, remote = { (void *)(uintptr_t)addr, sizeof(word) };
+
+	return !h->attr.by_value && slot->pid_ns == own_slot(h)->pid_ns &&
+	       process_vm_readv(slot->pid, &local, 1, &remote, 1, 0) == sizeof(word) &&
+	       word == slot->probe_value;
+}
+
+/* ------------------------------------------------------------------ links in */
+
+static void close_in(struct host *h, struct peer *p, uint32_t from)
+{
+	smx_link_close(&p->in);
+	p->listed = false;
+	for (uint32_t i = 0; i < h->inbound_count; i++) {
+		if (h->inbound[i] == from)
+			h->inbound[i--] = h->inbound[--h->inbound_count];
+	}
+}
+
+static void open_in(struct host *h, uint32_t from)
+{
+	struct smx_host_slot *slot = &h->reg.file->slot[from];
+	struct peer *p = peer_at(h, from);
+	uint32_t gen = __atomic_load_n(&slot->gen, __ATOMIC_ACQUIRE);
+	char why[256];
+
+	if (!p || from == h->reg.slot)
+		return;
+	if (p->in.file)
+		close_in(h, p, from);
+	if (smx_link_open(&p->in, h->reg.dir_fd, from, gen, h->reg.slot, h->reg.gen, why, sizeof(why))) {
+		smx_log(SMX_LOG_WARN, "process %d will not be heard: %s", slot->pid, why);
+		return;
+	}
+	p->in_gen = gen;
+	p->pid = slot->pid;
+	p->held = false;
+	__atomic_store_n(&p->in.file->can, can_pull(h, slot) ? SMX_CAN_PULL : SMX_CANNOT_PULL, __ATOMIC_RELEASE);
+	p->listed = true;
+	h->inbound[h->inbound_count++] = from;
+	h->port.linked = true;
+}
+
+static void find_links(struct host *h)
+{
+	struct smx_host_slot *own = own_slot(h);
+
+	h->lanes_seen = __atomic_load_n(&own->lanes_seq, __ATOMIC_ACQUIRE);
+	for (uint32_t i = 0; i < SMX_HOST_SLOTS / 64; i++) {
+		uint64_t bits = __atomic_exchange_n(&own->lanes_from[i], 0, __ATOMIC_ACQ_REL);
+
+		while (bits) {
+			open_in(h, i * 64 + (uint32_t)__builtin_ctzll(bits));
+			bits &= bits - 1;
+		}
+	}
+}
+
+/* Somebody came or went: what belonged to those who went is let go. */
+static void drop_gone(struct host *h)
+{
+	h->epoch_seen = __atomic_load_n(&h->reg.file->epoch, __ATOMIC_ACQUIRE);
+	for (uint32_t i = 0; i < SMX_HOST_SLOTS; i++) {
+		struct smx_host_slot *slot = &h->reg.file->slot[i];
+		struct peer *p = h->peer[i];
+		bool used;
+
+		if (!p)
+			continue;
+		used = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == SMX_HOST_USED;
+		if (p->in.file && (!used || slot->gen != p->in_gen))
+			close_in(h, p, i);
+		if (p->out.file && (!used || slot->gen != p->out_gen))
+			close_out(h, p);
+	}
+}
+
+/* ------------------------------------------------------------------ receiving */
+
+/* The sender's memory could not be read: it is told, if it is there. */
+static void report_source_fault(struct host *h, const struct smx_frame *f)
+{
+	struct smx_frame r = {
+		.transport = f->transport,
+		.op = SMX_FRAME_SOURCE_FAULT,
+		.first = true,
+		.last = true,
+		.src_qpn = f->dst_qpn,
+		.dst_qpn = f->src_qpn,
+		.psn = f->psn,
+		.psn_count = 1,
+		.dc_stream = f->dc_stream,
+		.check = h->attr.source_check,
+		.text = f->gather_text,
+	};
+
+	host_send(&h->port, &r);
+}
+
+static void deliver(struct host *h, struct peer *p, uint32_t from)
+{
+	struct smx_frame *f = &h->arrived.frame;
+	struct host_pull hp = { .pull = { .fetch = fetch }, .from = &h->arrived, .pid = p->pid };
+	uint16_t gen16;
+
+	/* Nobody speaks for another's queue pairs, and nobody is made to speak for a third. */
+	if (smx_host_owner(&h->reg, f->src_qpn, &gen16) != from || gen16 != (uint16_t)p->in_gen ||
+	    (f->dst_qpn != 0xffffff && !is_own(h, f->dst_qpn)))
+		return;
+	if (h->arrived.run_count)
+		f->pull = &hp.pull;
+	h->port.delivered++;
+	h->port.deliver(h->port.deliver_arg, f);
+	if (f->gather_check && !hp.gone && !smx_frame_is_answer(f->op))
+		report_source_fault(h, f);
+}
+
+/* RETURN whether the record is to wait: its answer would find no room. */
+static bool must_wait(struct host *h, const struct smx_rec *rec, uint32_t from)
+{
+	uint64_t bytes = ANSWER_ROOM_BYTES;
+	struct peer *p;
+	uint32_t to;
+
+	if (rec->transport == SMX_TP_UC || rec->transport == SMX_TP_UD)
+		return false;
+	p = link_to(h, rec->src_qpn & 0xffffff, &to);
+	if (!p || to != from)
+		return false;
+	if (rec->op == SMX_FRAME_READ_REQUEST) {
+		uint64_t n = rec->dma_length < READ_PART_BYTES ? rec->dma_length : READ_PART_BYTES;
+
+		/* In pieces, one of which may not fit the lane's end. */
+		bytes += n + (n > PULL_FROM_BYTES ? SMX_REC_VALUE_MAX + ANSWER_ROOM_BYTES : 0);
+	}
+	bytes = record_bytes(bytes);
+	return !smx_lane_has_room(&p->out.lane[SMX_LANE_ANSWERS], (uint32_t)bytes) &&
+	       smx_lane_want_room(&p->out.lane[SMX_LANE_ANSWERS], (uint32_t)bytes);
+}
+
+/* RETURN whether there is more. */
+static bool take_lane(struct host *h, struct peer *p, uint32_t from, enum smx_lane_kind kind)
+{
+	struct smx_lane *lane = &p->in.lane[kind];
+	bool took = false, more = true;
+
+	for (unsigned int i = 0; i < RECORDS_A_POLL; i++) {
+		int32_t size;
+		const void *rec = smx_lane_peek(lane, &size);
+
+		if (size < 0) {
+			smx_log(SMX_LOG_WARN, "process %d will not be heard any more: its lane is broken", p->pid);
+			close_in(h, p, from);
+			return false;
+		}
+		more = rec != NULL;
+		if (!rec)
+			break;
+		if (kind == SMX_LANE_REQUESTS) {
+			p->held = must_wait(h, rec, from);
+			if (p->held) {
+				more = false;
+				break;
+			}
+		}
+		if (smx_rec_read(rec, (uint32_t)size, &h->arrived) &&
+		    smx_frame_is_answer(h->arrived.frame.op) == (kind == SMX_LANE_ANSWERS))
+			deliver(h, p, from);
+		if (!p->in.file)
+			return false;
+		smx_lane_consume(lane, (uint32_t)size);
+		took = true;
+	}
+	if (!took)
+		return more;
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (smx_lane_take_want(lane))
+		ring(&h->reg.file->slot[from]);
+	return more;
+}
+
+/* Requesters that wait: is there room again, or has it taken too long? RETURN when to look again. */
+static uint64_t look_for_room(struct host *h)
+{
+	bool room = false;
+	uint64_t now = now_ns();
+
+	for (uint32_t i = 0; i < SMX_HOST_SLOTS; i++) {
+		struct peer *p = h->peer[i];
+
+		if (!p || !p->blocked)
+			continue;
+		if (smx_lane_has_room(&p->out.lane[SMX_LANE_REQUESTS], SMX_LANE_BYTES / 4)) {
+			unblock(h, p);
+			room = true;
+		} else if (now - p->full_since_ns >= STALLED_NS) {
+			room = true;	/* for those who do not wait */
+		}
+	}
+	if (room)
+		h->port.room(h->port.deliver_arg);
+	return h->blocked_count ? now + STALLED_NS : UINT64_MAX;
+}
+
+static uint64_t host_poll(struct smx_port *port, uint64_t now)
+{
+	struct host *h = (struct host *)port;
+	uint64_t again = UINT64_MAX;
+	bool more = false;
+
+	(void)now;
+	if (!h->reg.joined)
+		return UINT64_MAX;
+	ring_dirty(h);
+	if (__atomic_load_n(&own_slot(h)->lanes_seq, __ATOMIC_ACQUIRE) != h->lanes_seen)
+		find_links(h);
+	if (__atomic_load_n(&h->reg.file->epoch, __ATOMIC_RELAXED) != h->epoch_seen)
+		drop_gone(h);
+	for (uint32_t i = 0; i < h->inbound_count; i++) {
+		uint32_t from = h->inbound[i];
+		struct peer *p = h->peer[from];
+
+		for (unsigned int kind = SMX_LANES; kind-- && p->in.file;)
+			more |= take_lane(h, p, from, kind);
+		if (!p->listed)
+			i--;
+	}
+	if (h->blocked_count)
+		again = look_for_room(h);
+	ring_dirty(h);
+	return more ? 0 : again;
+}
+
+/* ------------------------------------------------------------------ sleeping */
+
+static bool something_arrived(const struct host *h)
+{
+	if (__atomic_load_n(&own_slot(h)->lanes_seq, __ATOMIC_ACQUIRE) != h->lanes_seen)
+		return true;
+	for (uint32_t i = 0; i < h->inbound_count; i++) {
+		struct peer *p = h->peer[h->inbound[i]];
+		int32_t size;
+
+		if (smx_lane_peek(&p->in.lane[SMX_LANE_ANSWERS], &size) || size < 0)
+			return true;
+		if (!p->held && (smx_lane_peek(&p->in.lane[SMX_LANE_REQUESTS], &size) || size < 0))
+			return true;
+	}
+	return false;
+}
+
+static bool host_doze(struct smx_port *port, bool listen)
+{
+	struct host *h = (struct host *)port;
+
+	if (!h->reg.joined)
+		return true;
+	__atomic_store_n(&own_slot(h)->sleeping, listen, __ATOMIC_RELAXED);
+	if (!listen)
+		return true;
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (!something_arrived(h))
+		return true;
+	__atomic_store_n(&own_slot(h)->sleeping, 0, __ATOMIC_RELAXED);
+	return false;
+}
+
+/* ------------------------------------------------------------------ the end */
+
+static void drop_links(struct host *h)
+{
+	for (uint32_t i = 0; i < SMX_HOST_SLOTS; i++) {
+		if (!h->peer[i])
+			continue;
+		smx_link_close(&h->peer[i]->in);
+		smx_link_close(&h->peer[i]->out);
+		free(h->peer[i]);
+		h->peer[i] = NULL;
+	}
+	h->inbound_count = h->dirty_count = h->blocked_count = 0;
+	h->port.linked = false;
+	h->port.bell = NULL;
+}
+
+static void host_forked(struct smx_port *port)
+{
+	struct host *h = (struct host *)port;
+
+	drop_links(h);
+	smx_host_close(&h->reg);
+	h->tried = false;
+}
+
+static void host_destroy(struct smx_port *port)
+{
+	struct host *h = (struct host *)port;
+
+	drop_links(h);
+	smx_host_leave(&h->reg);
+	free(h);
+}
+
+static const struct smx_port_ops host_ops = {
+	.send = host_send,
+	.poll = host_poll,
+	.destroy = host_destroy,
+	.admit = host_admit,
+	.numbers = host_numbers,
+	.doze = host_doze,
+	.forked = host_forked,
+};
+
+struct smx_port *smx_net_host_create(const struct smx_net_host_attr *attr)
+{
+	struct host *h = calloc(1, sizeof(*h));
+
+	if (!h)
+		return NULL;
+	h->attr = *attr;
+	h->port.ops = &host_ops;
+	h->port.max_payload_bytes = LOCAL_PAYLOAD_BYTES;
+	h->port.untimed = true;
+	return &h->port;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "net/net_shm.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/host_registry.h"
+
+#define LINK_MAGIC 0x736d78356c696e6bull
+
+enum {
+	LINK_VERSION = 1,
+	SKIP = 1 << 30,		/* a record that fills the rest of the lane */
+};
+
+/* ------------------------------------------------------------------ files */
+
+static void attach(struct smx_link *link, struct smx_link_file *file)
+{
+	link->file = file;
+	for (unsigned int i = 0; i < SMX_LANES; i++)
+		link->lane[i] = (struct smx_lane){ .ctl = &file->ctl[i], .data = file->data[i] };
+}
+
+static struct smx_link_file *map(int fd)
+{
+	void *at = mmap(NULL, sizeof(struct smx_link_file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	return at == MAP_FAILED ? NULL : at;
+}
+
+int smx_link_make(struct smx_link *link, int dir_fd, uint32_t from, uint32_t from_gen, uint32_t to,
+		  uint32_t to_gen)
+{
+	struct smx_link_file *file;
+	char name[64];
+	int fd, err;
+
+	smx_host_lane_name(name, sizeof(name), from, from_gen, to, to_gen);
+	unlinkat(dir_fd, name, 0);
+	fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return errno;
+	/* All of it now: a page that cannot be had later would be a SIGBUS. */
+	err = posix_fallocate(fd, 0, sizeof(*file));
+	file = err ? NULL : map(fd);
+	if (!file && !err)
+		err = errno;
+	close(fd);
+	if (err) {
+		unlinkat(dir_fd, name, 0);
+		return err;
+	}
+	file->version = LINK_VERSION;
+	file->bytes = sizeof(*file);
+	file->from = from;
+	file->from_gen = from_gen;
+	file->to = to;
+	file->to_gen = to_gen;
+	__atomic_store_n(&file->magic, LINK_MAGIC, __ATOMIC_RELEASE);
+	attach(link, file);
+	return 0;
+}
+
+int smx_link_open(struct smx_link *link, int dir_fd, uint32_t from, uint32_t from_gen, uint32_t to,
+		  uint32_t to_gen, char *why, size_t why_len)
+{
+	struct smx_link_file *file;
+	struct stat st;
+	char name[64];
+	int fd;
+
+	smx_host_lane_name(name, sizeof(name), from, from_gen, to, to_gen);
+	fd = openat(dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0) {
+		int err = errno;
+
+		snprintf(why, why_len, "%s cannot be opened: %s", name, strerror(err));
+		return err;
+	}
+	unlinkat(dir_fd, name, 0);
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
+	    st.st_size != sizeof(*file)) {
+		snprintf(why, why_len, "%s is not a regular file of user %u with %zu bytes", name, geteuid(),
+			 sizeof(*file));
+		close(fd);
+		return EPROTO;
+	}
+	file = map(fd);
+	close(fd);
+	if (!file) {
+		snprintf(why, why_len, "%s cannot be mapped: %s", name, strerror(errno));
+		return errno;
+	}
+	if (__atomic_load_n(&file->magic, __ATOMIC_ACQUIRE) != LINK_MAGIC || file->version != LINK_VERSION ||
+	    file->bytes != sizeof(*file) || file->from != from || file->from_gen != from_gen ||
+	    file->to != to || file->to_gen != to_gen) {
+		snprintf(why, why_len, "%s: magic, version or ends do not agree with its name", name);
+		munmap(file, sizeof(*file));
+		return EPROTO;
+	}
+	attach(link, file);
+	return 0;
+}
+
+void smx_link_close(struct smx_link *link)
+{
+	if (link->file)
+		munmap(link->file, sizeof(*link->file));
+	link->file = NULL;
+}
+
+/* ------------------------------------------------------------------ producer */
+
+static uint32_t *word_at(const struct smx_lane *lane, uint64_t pos)
+{
+	return (uint32_t *)(void *)(lane->data + (pos & (SMX_LANE_BYTES - 1)));
+}
+
+/* What the record takes, with what is skipped before it. */
+static uint32_t needs(const struct smx_lane *lane, uint32_t size)
+{
+	uint32_t off = lane->pos & (SMX_LANE_BYTES - 1);
+
+	return off + size > SMX_LANE_BYTES ? SMX_LANE_BYTES - off + size : size;
+}
+
+bool smx_lane_has_room(struct smx_lane *lane, uint32_t size)
+{
+	/* One more unit, for the 0 behind it. */
+	uint64_t want = (uint64_t)needs(lane, size) + SMX_LANE_ALIGN;
+
+	assert(size && size % SMX_LANE_ALIGN == 0 && size <= SMX_LANE_BYTES / 2);
+	if (lane->pos - lane->head_seen + want <= SMX_LANE_BYTES)
+		return true;
+	lane->head_seen = __atomic_load_n(&lane->ctl->head, __ATOMIC_ACQUIRE);
+	/* A head that was not reached yet is as good as no room. */
+	if (lane->pos - lane->head_seen > SMX_LANE_BYTES) {
+		lane->head_seen = lane->pos - SMX_LANE_BYTES;
+		return false;
+	}
+	return lane->pos - lane->head_seen + want <= SMX_LANE_BYTES;
+}
+
+void *smx_lane_reserve(struct smx_lane *lane, uint32_t size)
+{
+	uint32_t skipped;
+
+	if (!smx_lane_has_room(lane, size))
+		return NULL;
+	skipped = needs(lane, size) - size;
+	if (skipped) {
+		__atomic_store_n(word_at(lane, lane->pos + skipped), 0, __ATOMIC_RELAXED);
+		__atomic_store_n(word_at(lane, lane->pos), SKIP | skipped, __ATOMIC_RELEASE);
+		lane->pos += skipped;
+	}
+	return word_at(lane, lane->pos);
+}
+
+void smx_lane_publish(struct smx_lane *lane, void *record, uint32_t size)
+{
+	assert(record == word_at(lane, lane->pos));
+	__atomic_store_n(word_at(lane, lane->pos + size), 0, __ATOMIC_RELAXED);
+	__atomic_store_n((uint32_t *)record, size, __ATOMIC_RELEASE);
+	lane->pos += size;
+}
+
+bool smx_lane_want_room(struct smx_lane *lane, uint32_t size)
+{
+	__atomic_store_n(&lane->ctl->want_room, 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return !smx_lane_has_room(lane, size);
+}
+
+/* ------------------------------------------------------------------ consumer */
+
+const void *smx_lane_peek(struct smx_lane *lane, int32_t *size)
+{
+	for (;;) {
+		uint32_t off = lane->pos & (SMX_LANE_BYTES - 1);
+		uint32_t word = __atomic_load_n(word_at(lane, lane->pos), __ATOMIC_ACQUIRE);
+
+		*size = 0;
+		if (!word)
+			return NULL;
+		if (word == (SKIP | (SMX_LANE_BYTES - off)) && off) {
+			smx_lane_consume(lane, SMX_LANE_BYTES - off);
+			continue;
+		}
+		if (word % SMX_LANE_ALIGN || word > SMX_LANE_BYTES - off || word > SMX_LANE_BYTES / 2) {
+			*size = -1;
+			return NULL;
+		}
+		*size = (int32_t)word;
+		return lane->data + off;
+	}
+}
+
+void smx_lane_consume(struct smx_lane *lane, uint32_t size)
+{
+	lane->pos += size;
+	__atomic_store_n(&lane->ctl->head, lane->pos, __ATOMIC_RELEASE);
+}
+
+bool smx_lane_take_want(struct smx_lane *lane)
+{
+	if (!__atomic_load_n(&lane->ctl->want_room, __ATOMIC_RELAXED))
+		return false;
+	return __atomic_exchange_n(&lane->ctl->want_room, 0, __ATOMIC_ACQ_REL);
+}

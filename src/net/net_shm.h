@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Lanes in shared memory: how records go from one process to another, in order.
+ *
+ * A link is a file with two lanes, made by its sender: one for requests and one for answers, so that
+ * answers never wait behind requests. A record is published by its first word, its size; the word after the
+ * last record is always 0, whatever payload lay there before. Neither end believes the other: sizes and
+ * positions are checked, and a link that breaks a rule is not looked at again. */
+#ifndef SMX_NET_SHM_H
+#define SMX_NET_SHM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum smx_lane_kind { SMX_LANE_REQUESTS, SMX_LANE_ANSWERS, SMX_LANES };
+
+enum {
+	SMX_LANE_BYTES = 256 << 10,
+	SMX_LANE_ALIGN = 64,
+	SMX_LANE_RECORD_MAX = 32 << 10,
+};
+
+enum smx_link_can { SMX_CAN_UNKNOWN, SMX_CAN_PULL, SMX_CANNOT_PULL };
+
+/* Written by the consumer, read by the producer; and what the producer waits for. */
+struct smx_lane_ctl {
+	uint64_t head;			/* bytes consumed, ever */
+	uint32_t pad0[14];
+	uint32_t want_room;		/* set by the producer, taken by the consumer */
+	uint32_t pad1[15];
+} __attribute__((aligned(64)));
+
+struct smx_link_file {
+	uint64_t magic;
+	uint32_t version, bytes;
+	uint32_t from, from_gen, to, to_gen;
+	uint32_t can;			/* enum smx_link_can: the receiver reads the sender's memory */
+	uint32_t pad[23];
+	struct smx_lane_ctl ctl[SMX_LANES];
+	uint8_t data[SMX_LANES][SMX_LANE_BYTES] __attribute__((aligned(4096)));
+};
+
+/* One end of a lane. */
+struct smx_lane {
+	struct smx_lane_ctl *ctl;
+	uint8_t *data;
+	uint64_t pos;			/* where the next record goes, or is; bytes, ever */
+	uint64_t head_seen;		/* producer: head when last looked at */
+};
+
+struct smx_link {
+	struct smx_link_file *file;	/* NULL: none */
+	struct smx_lane lane[SMX_LANES];
+};
+
+/* The sender's end. dir_fd: of the registry. RETURN 0 or an errno. */
+int smx_link_make(struct smx_link *link, int dir_fd, uint32_t from, uint32_t from_gen, uint32_t to,
+		  uint32_t to_gen);
+/* The receiver's end; the file's name is gone afterwards. RETURN 0, or an errno with a sentence in why. */
+int smx_link_open(struct smx_link *link, int dir_fd, uint32_t from, uint32_t from_gen, uint32_t to,
+		  uint32_t to_gen, char *why, size_t why_len);
+void smx_link_close(struct smx_link *link);
+
+/* Producer. Room for a record of size bytes, a multiple of SMX_LANE_ALIGN. RETURN NULL when there is none. */
+bool smx_lane_has_room(struct smx_lane *lane, uint32_t size);
+void *smx_lane_reserve(struct smx_lane *lane, uint32_t size);
+void smx_lane_publish(struct smx_lane *lane, void *record, uint32_t size);
+/* Asks to be told of room. RETURN false if there is room now after all. */
+bool smx_lane_want_room(struct smx_lane *lane, uint32_t size);
+
+/* Consumer. The next record, or NULL; *size is -1 when the lane is broken. The size word is not to be read
+ * again from the record. */
+const void *smx_lane_peek(struct smx_lane *lane, int32_t *size);
+void smx_lane_consume(struct smx_lane *lane, uint32_t size);
+/* RETURN whether the producer is to be woken; asked after what was consumed is visible to all. */
+bool smx_lane_take_want(struct smx_lane *lane);
+
+#endif

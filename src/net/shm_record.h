@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* A frame as it lies in a lane: 64 bytes, what its kind needs besides, then text or payload. */
+#ifndef SMX_SHM_RECORD_H
+#define SMX_SHM_RECORD_H
+
+#include "net/frame.h"
+#include "net/net_host.h"
+
+enum {
+	SMX_REC_FIRST = 1 << 0, SMX_REC_LAST = 1 << 1, SMX_REC_IMM = 1 << 2, SMX_REC_INVALIDATE = 1 << 3,
+	SMX_REC_SOLICITED = 1 << 4, SMX_REC_ACK_REQUEST = 1 << 5, SMX_REC_DC_CONNECT = 1 << 6,
+	SMX_REC_HAS_MORE = 1 << 7,
+
+	SMX_REC_TEXT_MAX = 240,
+	SMX_REC_VALUE_MAX = 16 << 10,	/* payload bytes in one record */
+};
+
+struct smx_rec {
+	uint32_t size;		/* the lane's */
+	uint8_t transport, op, flags, syndrome;
+	uint32_t src_qpn, dst_qpn;
+	uint32_t psn, psn_count;
+	uint32_t msn;
+	uint16_t check, dc_stream;
+	uint32_t imm, rkey;
+	uint64_t va;		/* atomic response: the old value */
+	uint64_t dma_length;
+	uint32_t length;	/* of the payload */
+	uint8_t log_mtu;
+	uint8_t runs;		/* the payload is where these say; 0: it is here */
+	uint8_t text_bytes;
+	uint8_t atomic_op;
+};
+_Static_assert(sizeof(struct smx_rec) == 64, "one cache line");
+
+struct smx_rec_atomic { uint64_t operand[4]; };
+
+/* UD, XRC, DC */
+struct smx_rec_more {
+	uint32_t xrc_srqn, qkey;
+	uint64_t dc_key;
+	uint8_t sgid[16], dgid[16];
+	uint32_t flow_label, dc_nonce;
+	uint16_t udp_sport;
+	uint8_t sgid_index, hop_limit, traffic_class, sl;
+	uint8_t pad[2];
+};
+_Static_assert(sizeof(struct smx_rec_more) == 64, "one cache line");
+
+struct smx_rec_run { uint64_t addr, length; };
+
+/* Bytes of the frame's record without payload. */
+uint32_t smx_rec_head_bytes(const struct smx_frame *f);
+/* Writes all but the size word. RETURN where the payload goes. */
+uint8_t *smx_rec_write(struct smx_rec *rec, const struct smx_frame *f);
+
+/* What was read. text lies in the arrived frame's own buffer. */
+struct smx_arrived {
+	struct smx_frame frame;
+	char text[SMX_REC_TEXT_MAX + 1];
+	uint32_t run_count;
+	struct smx_rec_run run[SMX_HOST_RUNS];
+};
+/* Takes a record of size bytes apart. RETURN false if it is not a frame that could have been sent. */
+bool smx_rec_read(const void *rec, uint32_t size, struct smx_arrived *a);
+
+static inline bool smx_rec_has_more(uint8_t transport)
+{
+	return transport == SMX_TP_UD || transport == SMX_TP_XRC || transport == SMX_TP_DC;
+}
+
+static inline bool smx_frame_is_answer(uint8_t op)
+{
+	return op == SMX_FRAME_ACK || op == SMX_FRAME_READ_RESPONSE || op == SMX_FRAME_ATOMIC_RESPONSE ||
+	       op == SMX_FRAME_SOURCE_FAULT;
+}
+
+#endif
