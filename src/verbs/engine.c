@@ -40,6 +40,10 @@ enum {
 	/* While pollers take what other processes send: between looks whether they still do. */
 	HOST_NAP_MIN_NS = 50000,
 	HOST_NAP_MAX_NS = 1000000,
+	/* Polls that found nothing before the processor is offered to others, the peer perhaps; and between
+	 * offers. */
+	FRUITLESS_POLLS = 512,
+	FRUITLESS_AGAIN = 32,
 };
 
 static struct {
@@ -339,8 +343,24 @@ void smx_engine_ring_drain(struct smx_ring *ring)
 	smx_engine_unlock();
 }
 
+static bool offer_processor(bool fruitless)
+{
+	static __thread uint32_t polls;
+
+	if (!fruitless) {
+		polls = 0;
+		return false;
+	}
+	if (++polls < FRUITLESS_POLLS + FRUITLESS_AGAIN)
+		return false;
+	polls = FRUITLESS_POLLS;
+	return true;
+}
+
 bool smx_engine_poll(void)
 {
+	uint64_t delivered;
+	bool fruitless;
 	uint64_t due_ns = __atomic_load_n(&engine.due_ns, __ATOMIC_RELAXED);
 
 	if (!__atomic_load_n(&engine.watched, __ATOMIC_RELAXED) &&
@@ -350,8 +370,12 @@ bool smx_engine_poll(void)
 	}
 	if (!try_enter())
 		return false;	/* whoever is inside turns it */
+	delivered = smx_dev_delivered(engine.dev);
 	turn();
+	fruitless = smx_dev_delivered(engine.dev) == delivered;
 	leave();
+	if (engine.linked && offer_processor(fruitless))
+		sched_yield();
 	return true;
 }
 
