@@ -28,7 +28,7 @@ enum {
 	READ_PART_BYTES = 96 << 10,
 	ANSWER_ROOM_BYTES = 1 << 10,	/* what an answer takes besides its payload, twice */
 	RECORDS_A_POLL = 512,
-	STALLED_NS = 2000000,		/* a lane that stays full this long is not waited for by datagrams */
+	STALLED_NS = 200000000,		/* a lane that stays full this long is not waited for by datagrams */
 };
 
 struct peer {

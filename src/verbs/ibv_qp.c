@@ -87,6 +87,20 @@ static void state_changed(struct smx_vqp *vqp, enum ibv_qp_state state)
 	}
 }
 
+/* XRC's halves have only half of a connection's attributes. The kernel lets programs name the others, and
+ * ignores those. */
+static int own_half(enum ibv_qp_type type, int mask)
+{
+	switch (type) {
+	case IBV_QPT_XRC_SEND:
+		return mask & ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	case IBV_QPT_XRC_RECV:
+		return mask & ~(IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY);
+	default:
+		return mask;
+	}
+}
+
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	struct smx_vqp *vqp = smx_vqp_of(qp);
@@ -103,6 +117,7 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	if (mask & ~(IBV_QP_DEST_QPN * 2 - 1))
 		return errno = smx_refuse(smx_refusals(), SMX_CHECK_ATTR_MASK, &at,
 					  "ibv_modify_qp attr_mask 0x%x", (unsigned int)mask);
+	mask = own_half(qp->qp_type, mask);
 	if (mask & IBV_QP_AV) {
 		rc = smx_path_resolve(qp->context, &attr->ah_attr, &path, dmac);
 		if (rc)
