@@ -252,7 +252,8 @@ static bool is_current(const struct smx_host *h, uint32_t slot, uint32_t gen)
 	       h->file->slot[slot].gen == gen;
 }
 
-/* Files of lanes that one of whose ends is gone; all of them when nobody is left. */
+/* Files of lanes to those who are gone; all of them when nobody is left. What somebody sent before he went
+ * is still to be received. */
 static void remove_files(struct smx_host *h, bool all)
 {
 	int fd = openat(h->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -270,7 +271,7 @@ static void remove_files(struct smx_host *h, bool all)
 		if (strncmp(e->d_name, lane_prefix, sizeof(lane_prefix) - 1))
 			continue;
 		if (!all && sscanf(e->d_name, "lane-%u.%u-%u.%u", &from, &from_gen, &to, &to_gen) == 4 &&
-		    is_current(h, from, from_gen) && is_current(h, to, to_gen))
+		    is_current(h, to, to_gen))
 			continue;
 		unlinkat(h->dir_fd, e->d_name, 0);
 	}

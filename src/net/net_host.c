@@ -557,25 +557,6 @@ static void find_links(struct host *h)
 	}
 }
 
-/* Somebody came or went: what belonged to those who went is let go. */
-static void drop_gone(struct host *h)
-{
-	h->epoch_seen = __atomic_load_n(&h->reg.file->epoch, __ATOMIC_ACQUIRE);
-	for (uint32_t i = 0; i < SMX_HOST_SLOTS; i++) {
-		struct smx_host_slot *slot = &h->reg.file->slot[i];
-		struct peer *p = h->peer[i];
-		bool used;
-
-		if (!p)
-			continue;
-		used = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == SMX_HOST_USED;
-		if (p->in.file && (!used || slot->gen != p->in_gen))
-			close_in(h, p, i);
-		if (p->out.file && (!used || slot->gen != p->out_gen))
-			close_out(h, p);
-	}
-}
-
 /* ------------------------------------------------------------------ receiving */
 
 /* The sender's memory could not be read: it is told, if it is there. */
@@ -602,11 +583,15 @@ static void deliver(struct host *h, struct peer *p, uint32_t from)
 {
 	struct smx_frame *f = &h->arrived.frame;
 	struct host_pull hp = { .pull = { .fetch = fetch }, .from = &h->arrived, .pid = p->pid };
+	uint32_t owner;
 	uint16_t gen16;
 
-	/* Nobody speaks for another's queue pairs, and nobody is made to speak for a third. */
-	if (smx_host_owner(&h->reg, f->src_qpn, &gen16) != from || gen16 != (uint16_t)p->in_gen ||
-	    (f->dst_qpn != 0xffffff && !is_own(h, f->dst_qpn)))
+	/* Nobody speaks for another's queue pairs, and nobody is made to speak for a third. Nobody's
+	 * numbers are those of one who has left. */
+	owner = smx_host_owner(&h->reg, f->src_qpn, &gen16);
+	if (owner != SMX_HOST_SLOTS && (owner != from || gen16 != (uint16_t)p->in_gen))
+		return;
+	if (f->dst_qpn != 0xffffff && !is_own(h, f->dst_qpn))
 		return;
 	if (h->arrived.run_count)
 		f->pull = &hp.pull;
@@ -678,6 +663,31 @@ static bool take_lane(struct host *h, struct peer *p, uint32_t from, enum smx_la
 	if (smx_lane_take_want(lane))
 		ring(&h->reg.file->slot[from]);
 	return more;
+}
+
+/* Somebody came or went: what belonged to those who went is let go. */
+static void drop_gone(struct host *h)
+{
+	h->epoch_seen = __atomic_load_n(&h->reg.file->epoch, __ATOMIC_ACQUIRE);
+	for (uint32_t i = 0; i < SMX_HOST_SLOTS; i++) {
+		struct smx_host_slot *slot = &h->reg.file->slot[i];
+		struct peer *p = h->peer[i];
+		bool used;
+
+		if (!p)
+			continue;
+		used = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == SMX_HOST_USED;
+		if (p->in.file && (!used || slot->gen != p->in_gen)) {
+			/* What it sent before it went has been sent. */
+			for (unsigned int kind = SMX_LANES; kind-- && p->in.file;)
+				while (take_lane(h, p, i, kind))
+					;
+			if (p->in.file)
+				close_in(h, p, i);
+		}
+		if (p->out.file && (!used || slot->gen != p->out_gen))
+			close_out(h, p);
+	}
 }
 
 /* Requesters that wait: is there room again, or has it taken too long? RETURN when to look again. */

@@ -110,8 +110,8 @@ static void what_a_killed_process_owned_is_taken_back(void **state)
 	char lane[96];
 
 	(void)state;
-	snprintf(lane, sizeof(lane), "%s/lane-%u.%u-%u.%u", dir, smx_host_owner(&h, theirs, &gen),
-		 h.file->slot[smx_host_owner(&h, theirs, &gen)].gen, h.slot, h.gen);
+	snprintf(lane, sizeof(lane), "%s/lane-%u.%u-%u.%u", dir, h.slot, h.gen, smx_host_owner(&h, theirs, &gen),
+		 h.file->slot[smx_host_owner(&h, theirs, &gen)].gen);
 	close(open(lane, O_CREAT | O_WRONLY, 0600));
 	assert_int_equal(smx_host_reclaim(&h), 0);
 	assert_int_equal(access(lane, F_OK), 0);

@@ -1,0 +1,19 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# rdma-core's example programs between two processes. usage: pingpong_test.sh BUILD_FOLDER
+# Goal: each runs unmodified, with polling and with events; -c has the program check its data.
+set -u
+. "$(dirname "$0")/two_programs.sh"
+need ibv_rc_pingpong
+
+device="-d mlx5_0 -g 0"
+for events in "" "-e"; do
+	for size in 1 4096 100000 1048576; do
+		two "ibv_rc_pingpong $events -s $size" ibv_rc_pingpong $device $events -s $size -n 300 -c
+		two "ibv_srq_pingpong $events -s $size" ibv_srq_pingpong $device $events -s $size -n 300 -c
+		two "ibv_uc_pingpong $events -s $size" ibv_uc_pingpong $device $events -s $size -n 300 -c
+	done
+	two "ibv_ud_pingpong $events" ibv_ud_pingpong $device $events -s 2048 -n 300 -c
+	two "ibv_xsrq_pingpong $events" ibv_xsrq_pingpong $device $events -n 300
+done
+exit $bad

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# For scripts that run a program twice, as server and as client. Sourced with the build folder as $1.
+tool=$1/bin/softmlx5
+folder=$(mktemp -d)
+port=$((20000 + ($$ % 20000)))
+bad=0
+trap 'rm -rf "$folder"' EXIT
+
+# two NAME PROGRAM [ARG...]: both must end with 0.
+two()
+{
+	local name=$1 server client
+	shift
+	port=$((port + 1))
+	timeout 60 "$tool" run "$@" -p $port >"$folder/server" 2>&1 </dev/null &
+	server=$!
+	# It listens when it does; a client that comes too early is tried again.
+	for _ in $(seq 50); do
+		timeout 60 "$tool" run "$@" -p $port 127.0.0.1 >"$folder/client" 2>&1 </dev/null
+		client=$?
+		[ $client -eq 0 ] || [ $client -eq 124 ] && break
+		kill -0 $server 2>/dev/null || break
+		grep -qiE "couldn't connect|connection refused|failed to connect" "$folder/client" || break
+		sleep 0.1
+	done
+	[ $client -eq 0 ] || kill $server 2>/dev/null
+	wait $server
+	server=$?
+	if [ $server -eq 0 ] && [ $client -eq 0 ]; then
+		echo "ok - $name"
+	else
+		echo "not ok - $name: server $server, client $client"
+		sed 's/^/#   server: /' "$folder/server"
+		sed 's/^/#   client: /' "$folder/client"
+		bad=1
+	fi
+}
+
+need()
+{
+	command -v "$1" >/dev/null && return
+	echo "skip - $1 # not installed"
+	exit 77
+}
