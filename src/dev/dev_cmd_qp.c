@@ -73,7 +73,7 @@ static int number(struct smx_dev *dev, struct smx_qp *qp)
 		return smx_idmap_add(&dev->qps, qp, &qp->qpn)
 			       ? smx_refuse(log_of(dev), SMX_CHECK_NO_RESOURCES, NULL,
 					    "queue pairs in use %" PRIu32 " of %" PRIu32,
-					    dev->qps.used, dev->qps.capacity)
+					    dev->qps.used, dev->qps.max)
 			       : 0;
 	if (smx_idmap_get(&dev->qps, reserved) != &dev->reserved_qp)
 		return smx_refuse(log_of(dev), SMX_CHECK_OBJECT_ARG, NULL,
@@ -336,7 +336,7 @@ int smx_cmd_reserve_qpn(struct smx_dev *dev, uint32_t *qpn)
 	if (smx_idmap_add(&dev->qps, &dev->reserved_qp, qpn))
 		return smx_refuse(log_of(dev), SMX_CHECK_NO_RESOURCES, NULL,
 				  "queue pairs in use %" PRIu32 " of %" PRIu32, dev->qps.used,
-				  dev->qps.capacity);
+				  dev->qps.max);
 	return 0;
 }
 

@@ -41,6 +41,7 @@ struct smx_dev {
 	uint8_t gid[256][16];		/* source GIDs by index, as far as smx_dev_set_gid() told; all zero: none */
 	uint32_t gid_count;		/* 0: nothing was told */
 	struct smx_qp *watched;		/* queue pairs whose doorbell records the device itself looks at */
+	struct smx_cq *watched_cqs;	/* and completion queues */
 };
 
 /* The time of this turn; the clock is read at most once a turn, and only if somebody asks. */
