@@ -11,7 +11,7 @@ deps:
 	@scripts/deps.sh
 
 build: deps
-	@cmake -G Ninja -S . -B $(BUILD) -DCMAKE_C_COMPILER=gcc -DCMAKE_INSTALL_PREFIX=$(PREFIX) --log-level=WARNING
+	@cmake -G Ninja -S . -B $(BUILD) -DCMAKE_C_COMPILER=gcc -DCMAKE_INSTALL_PREFIX=$(PREFIX) >/dev/null
 	@ninja -C $(BUILD) --quiet
 
 demo: build

@@ -20,6 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / 'build'
 JOBS = os.cpu_count() or 2
 LINE = re.compile(r'^(ok|not ok|skip)(?: \d+)?(?: -)? (.*)$')
+COUNT = re.compile(r'^(\d+) passed, (\d+) failed$')	# wqe_vectors
 PROGRAM_SECONDS = 300
 FUZZ_SECONDS = int(os.environ.get('FUZZ_SECONDS', '60'))
 
@@ -32,6 +33,12 @@ class Tally:
         """Reads a program's result lines. A bad exit without a failed line is a failure of its own."""
         seen = failed = 0
         for line in text.splitlines():
+            count = COUNT.match(line)
+            if count:
+                seen += 1
+                self.passed += int(count[1])
+                failed += int(count[2])
+                self.failed += [f'{label}: {count[0]}'] if failed else []
             match = LINE.match(line)
             if not match:
                 continue

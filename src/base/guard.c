@@ -3,9 +3,10 @@
  *
  * Two ways out of a fault. On x86-64 short copies are a leaf in assembly that touches no stack; the
  * handler knows it by its program counter and lets it return a failure, so a good copy pays nothing. All
- * else (libc's memcpy, callbacks) runs under a thread-local jump buffer. */
+ * else (libc's memmove, callbacks) runs under a thread-local jump buffer. */
 #include "base/guard.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -15,18 +16,27 @@
 
 #include "base/bits.h"
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define SMX_SANITIZED 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SMX_SANITIZED 1
-#endif
 /* SMX_GUARD_GENERIC builds what other architectures get. */
 #if defined(__x86_64__) && !defined(__ILP32__) && !defined(SMX_GUARD_GENERIC)
 #define SMX_GUARD_X86 1
 #endif
+
+struct smx_libc smx_libc = { memmove, memset };
+
+static __attribute__((constructor)) void find_libc(void)
+{
+	void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), *move, *set;
+
+	if (!libc)
+		return;		/* another libc: its names will do */
+	move = dlsym(libc, "memmove");
+	set = dlsym(libc, "memset");
+	if (move && set) {
+		memcpy(&smx_libc.move, &move, sizeof(move));
+		memcpy(&smx_libc.set, &set, sizeof(set));
+	}
+	dlclose(libc);
+}
 
 /* One guarded stretch of a thread. bytes of 0: any address may fault. */
 struct guard {
@@ -76,19 +86,15 @@ static __attribute__((cold)) const void *name_fault(const void *fault, const voi
 /* Stores go up in address, the last byte is stored once and last: programs poll on it. A copy of 1, 2,
  * 4, 8 or 16 bytes is one store. */
 bool smx_guard_copy_leaf(void *dst, const void *src, size_t n, const void **fault);
-/* One REP MOVSB, for builds whose memcpy is instrumented: what the device copies is nothing that the
- * program's sanitizer should judge. */
-bool smx_guard_copy_rep(void *dst, const void *src, size_t n, const void **fault);
 extern const char smx_guard_text_begin[], smx_guard_text_end[], smx_guard_text_out[];
 
 __asm__(
 ".pushsection .text.smx_guard,\"ax\",@progbits\n"
-".globl smx_guard_copy_leaf, smx_guard_copy_rep\n"
+".globl smx_guard_copy_leaf\n"
 ".globl smx_guard_text_begin, smx_guard_text_end, smx_guard_text_out\n"
-".hidden smx_guard_copy_leaf, smx_guard_copy_rep\n"
+".hidden smx_guard_copy_leaf\n"
 ".hidden smx_guard_text_begin, smx_guard_text_end, smx_guard_text_out\n"
 ".type smx_guard_copy_leaf, @function\n"
-".type smx_guard_copy_rep, @function\n"
 ".balign 64\n"
 "smx_guard_text_begin:\n"
 "smx_guard_copy_leaf:\n"
@@ -161,15 +167,6 @@ __asm__(
 "	ret\n"
 "	.cfi_endproc\n"
 ".size smx_guard_copy_leaf, .-smx_guard_copy_leaf\n"
-"smx_guard_copy_rep:\n"
-"	.cfi_startproc\n"
-"	movq	%rcx, %r8\n"
-"	movq	%rdx, %rcx\n"
-"	rep movsb\n"
-"	movl	$1, %eax\n"
-"	ret\n"
-"	.cfi_endproc\n"
-".size smx_guard_copy_rep, .-smx_guard_copy_rep\n"
 "smx_guard_text_end:\n"
 "smx_guard_text_out:\n"		/* the handler put the faulting address into rdx */
 "	.cfi_startproc\n"
@@ -327,18 +324,6 @@ void smx_guard_install(void)
 	pthread_mutex_unlock(&install_lock);
 }
 
-#if !defined(SMX_GUARD_X86) || !defined(SMX_SANITIZED)
-#ifdef SMX_SANITIZED
-__attribute__((noinline, no_sanitize("address", "thread", "undefined")))
-static void copy_plain(void *dst, const void *src, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		((volatile char *)dst)[i] = ((const volatile char *)src)[i];
-}
-#else
-#define copy_plain memcpy
-#endif
-
 static bool copy_jump(void *dst, const void *src, size_t n, const void **fault)
 {
 	struct guard g;
@@ -355,12 +340,11 @@ static bool copy_jump(void *dst, const void *src, size_t n, const void **fault)
 	/* The compiler must not move the copy out from between the two stores. */
 	*(struct guard *volatile *)&innermost = &g;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	copy_plain(dst, src, n);
+	smx_libc.move(dst, src, n);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	*(struct guard *volatile *)&innermost = g.outer;
 	return true;
 }
-#endif
 
 #ifdef SMX_GUARD_X86
 enum {
@@ -371,13 +355,8 @@ enum {
 bool smx_guard_copy(void *dst, const void *src, size_t n, const void **fault)
 {
 	if (__builtin_expect(n > LEAF_MAX, 0)) {
-#ifdef SMX_SANITIZED
-		if (!smx_guard_copy_rep(dst, src, n - TAIL_BYTES, fault))
-			return false;
-#else
 		if (!copy_jump(dst, src, n - TAIL_BYTES, fault))
 			return false;
-#endif
 		/* libc stores in any order. The end of a message comes last: programs poll on it. */
 		dst = (char *)dst + (n - TAIL_BYTES);
 		src = (const char *)src + (n - TAIL_BYTES);

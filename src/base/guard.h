@@ -12,6 +12,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* For functions that touch a program's memory on the device's behalf. A sanitizer judges what a program
+ * does; a device that reads freed memory under a region is no act of the program's. */
+#if defined(__clang__) && __has_attribute(disable_sanitizer_instrumentation)
+#define SMX_UNJUDGED __attribute__((disable_sanitizer_instrumentation))	/* atomics, too */
+#else
+#define SMX_UNJUDGED __attribute__((no_sanitize("address", "thread")))
+#endif
+
+/* libc's own, for such functions: a program built with a sanitizer puts its own before them. */
+struct smx_libc {
+	void *(*move)(void *dst, const void *src, size_t n);
+	void *(*set)(void *dst, int byte, size_t n);
+};
+extern struct smx_libc smx_libc __attribute__((visibility("hidden")));
+
 /* Puts our handler on top of the program's for SIGSEGV and SIGBUS, remembering theirs for faults that
  * are not ours. Cheap to call again: it does nothing while ours is still on top, and goes back on
  * top where the program has since installed its own. Any thread. */
@@ -24,7 +39,7 @@ bool smx_guard_copy(void *dst, const void *src, size_t n, const void **fault);
 
 /* Runs fn(arg) under the guard, for accesses that are not a plain copy (atomics, strided loops). fn
  * must hold no lock and allocate nothing: on a fault it is left in the middle. (Under ThreadSanitizer an
- * atomic read-modify-write holds a lock of the sanitizer's; read the word first.) */
+ * atomic read-modify-write holds a lock of the sanitizer's, unless the function is SMX_UNJUDGED.) */
 bool smx_guard_call(void (*fn)(void *arg), void *arg, const void **fault);
 
 #endif

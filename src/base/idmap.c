@@ -11,7 +11,11 @@ int smx_idmap_init(struct smx_idmap *map, uint32_t base, uint32_t capacity)
 {
 	uint32_t leaves = (capacity + LEAF_LEN - 1) >> SMX_IDMAP_LEAF_BITS;
 
-	*map = (struct smx_idmap){ .base = base, .capacity = leaves << SMX_IDMAP_LEAF_BITS };
+	*map = (struct smx_idmap){
+		.base = base,
+		.capacity = leaves << SMX_IDMAP_LEAF_BITS,
+		.max = leaves << SMX_IDMAP_LEAF_BITS,
+	};
 	map->leaf = calloc(leaves, sizeof(*map->leaf));
 	return map->leaf ? 0 : ENOMEM;
 }
@@ -38,7 +42,7 @@ static void **slot_at(struct smx_idmap *map, uint32_t off)
 int smx_idmap_add(struct smx_idmap *map, void *obj, uint32_t *id)
 {
 	assert(obj);
-	if (map->used == map->capacity)
+	if (map->used >= map->max)
 		return ENOMEM;
 
 	for (uint32_t tried = 0; tried < map->capacity; tried++) {

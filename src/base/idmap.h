@@ -17,6 +17,7 @@ struct smx_idmap {
 	uint32_t capacity;	/* how many numbers there are */
 	uint32_t next;		/* offset at which the search for a free one starts */
 	uint32_t used;
+	uint32_t max;		/* how many may be in use; capacity, until the owner sets less */
 	void ***leaf;		/* capacity >> SMX_IDMAP_LEAF_BITS leaves, made when first needed */
 };
 
@@ -24,7 +25,7 @@ struct smx_idmap {
 int smx_idmap_init(struct smx_idmap *map, uint32_t base, uint32_t capacity);
 void smx_idmap_fini(struct smx_idmap *map);
 
-/* Stores obj (not NULL) under a free number. RETURN 0 with *id set, or ENOMEM when all are in use. */
+/* Stores obj (not NULL) under a free number. RETURN 0 with *id set, or ENOMEM when max are in use. */
 int smx_idmap_add(struct smx_idmap *map, void *obj, uint32_t *id);
 
 /* Stores obj under a number of the caller's choice. RETURN 0, EBUSY when it is in use, EINVAL when it

@@ -18,23 +18,25 @@
  * queue pairs 0 and 1 are management's. */
 enum {
 	FIRST_QPN = 0x400, QPNS = (1 << 24) - 2 * 0x400,
-	FIRST_MKEY = 0x400, MKEYS = 1 << 23,
-	FIRST_CQN = 0x400, CQS = 1 << 20,
-	FIRST_SRQN = 0x400, SRQS = 1 << 20,
-	FIRST_PDN = 1, PDS = 1 << 20,
+	FIRST_MKEY = 0x400, MKEYS = SMX_MAX_MKEY,
+	FIRST_CQN = 0x400, CQS = SMX_MAX_CQ,
+	FIRST_SRQN = 0x400, SRQS = SMX_MAX_SRQ,
+	FIRST_PDN = 1, PDS = 2 * SMX_MAX_PD,		/* with the driver's own */
 	FIRST_XRCDN = 1, XRCDS = 1 << 16,
 	BUDGET_BYTES = 16 << 20, MTU_BYTES = 4096,	/* where the driver names none */
 };
 
 static int create_tables(struct smx_dev *dev)
 {
-	return smx_idmap_init(&dev->qps, FIRST_QPN, QPNS) || smx_idmap_init(&dev->mkeys, FIRST_MKEY,
-									   MKEYS) ||
-	       smx_idmap_init(&dev->cqs, FIRST_CQN, CQS) || smx_idmap_init(&dev->srqs, FIRST_SRQN,
-									   SRQS) ||
-	       smx_idmap_init(&dev->pds, FIRST_PDN, PDS) || smx_idmap_init(&dev->xrcds, FIRST_XRCDN,
-									   XRCDS) ?
-		ENOMEM : 0;
+	bool none = smx_idmap_init(&dev->qps, FIRST_QPN, QPNS) ||
+		    smx_idmap_init(&dev->mkeys, FIRST_MKEY, MKEYS) ||
+		    smx_idmap_init(&dev->cqs, FIRST_CQN, CQS) ||
+		    smx_idmap_init(&dev->srqs, FIRST_SRQN, SRQS) ||
+		    smx_idmap_init(&dev->pds, FIRST_PDN, PDS) ||
+		    smx_idmap_init(&dev->xrcds, FIRST_XRCDN, XRCDS);
+
+	dev->qps.max = SMX_MAX_QP;
+	return none ? ENOMEM : 0;
 }
 
 static void free_device(struct smx_dev *dev)
@@ -146,7 +148,7 @@ void smx_dev_destroy(struct smx_dev *dev)
 	smx_idmap_each(&dev->mkeys, free_mkey, dev);
 	smx_idmap_each(&dev->xrcds, free_xrcd, dev);
 	smx_idmap_each(&dev->pds, free_pd, dev);
-	assert(!dev->ready_head && !dev->timers && !dev->watched);
+	assert(!dev->ready_head && !dev->timers && !dev->watched && !dev->watched_cqs);
 	free_device(dev);
 }
 
@@ -180,7 +182,13 @@ void smx_dev_ring_srq(struct smx_dev *dev, struct smx_srq *srq)
 
 void smx_dev_arm_cq(struct smx_dev *dev, struct smx_cq *cq, uint32_t arm_word)
 {
+	cq->arm_word = arm_word;
 	smx_cq_arm(dev, cq, arm_word);
+}
+
+static const uint32_t *arm_record(const struct smx_cq *cq)
+{
+	return (const uint32_t *)cq->attr.dbrec + SMX_CQ_DBREC_ARM;
 }
 
 void smx_dev_watch_qp(struct smx_dev *dev, struct smx_qp *qp, bool on)
@@ -200,22 +208,62 @@ void smx_dev_watch_qp(struct smx_dev *dev, struct smx_qp *qp, bool on)
 	*at = qp->watch_next;
 }
 
+void smx_dev_watch_cq(struct smx_dev *dev, struct smx_cq *cq, bool on)
+{
+	struct smx_cq **at = &dev->watched_cqs;
+
+	if (cq->watched == on)
+		return;
+	cq->watched = on;
+	if (on) {
+		cq->arm_word = be32_load_acquire(arm_record(cq));
+		cq->watch_next = dev->watched_cqs;
+		dev->watched_cqs = cq;
+		return;
+	}
+	while (*at != cq)
+		at = &(*at)->watch_next;
+	*at = cq->watch_next;
+}
+
+/* A queue that is not sending yet looks at its record when it begins to. Receives are read when
+ * they are needed, but in ERR nothing else would come for them. */
+static bool look_at_qp(struct smx_dev *dev, struct smx_qp *qp)
+{
+	const struct smx_sq *sq = &qp->sq;
+	bool found = false;
+
+	if (qp->state == IBV_QPS_ERR && smx_rq_has(&qp->rq)) {
+		smx_resp_flush(dev, qp);
+		found = true;
+	}
+	if (!qp->req || !sq->bb_count || qp->sq_halted || qp->state < IBV_QPS_RTS)
+		return found;
+	if ((uint16_t)be32_load_acquire((const uint32_t *)sq->dbrec + SMX_DBREC_SND) ==
+	    (uint16_t)sq->pi)
+		return found;
+	smx_req_kick(dev, qp);
+	return true;
+}
+
+static bool look_at_cq(struct smx_dev *dev, struct smx_cq *cq)
+{
+	uint32_t word = be32_load_acquire(arm_record(cq));
+
+	if (word == cq->arm_word)
+		return false;
+	smx_dev_arm_cq(dev, cq, word);
+	return true;
+}
+
 bool smx_dev_poll_watched(struct smx_dev *dev)
 {
 	bool found = false;
 
-	for (struct smx_qp *qp = dev->watched; qp; qp = qp->watch_next) {
-		const struct smx_sq *sq = &qp->sq;
-		const uint32_t *record = sq->dbrec;
-
-		/* A queue that is not sending yet looks at its record when it begins to. */
-		if (!qp->req || !sq->bb_count || qp->sq_halted || qp->state < IBV_QPS_RTS)
-			continue;
-		if ((uint16_t)be32_load_acquire(record + SMX_DBREC_SND) == (uint16_t)sq->pi)
-			continue;
-		smx_req_kick(dev, qp);
-		found = true;
-	}
+	for (struct smx_qp *qp = dev->watched; qp; qp = qp->watch_next)
+		found |= look_at_qp(dev, qp);
+	for (struct smx_cq *cq = dev->watched_cqs; cq; cq = cq->watch_next)
+		found |= look_at_cq(dev, cq);
 	return found;
 }
 

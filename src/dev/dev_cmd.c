@@ -22,7 +22,7 @@ int smx_cmd_alloc_pd(struct smx_dev *dev, struct smx_pd **out, uint32_t *pdn)
 		free(pd);
 		return smx_refuse(dev->attr.env.refusals, SMX_CHECK_NO_RESOURCES, NULL,
 				  "protection domains in use %" PRIu32 " of %" PRIu32,
-				  dev->pds.used, dev->pds.capacity);
+				  dev->pds.used, dev->pds.max);
 	}
 	*out = pd;
 	*pdn = pd->pdn;
@@ -52,7 +52,7 @@ int smx_cmd_alloc_xrcd(struct smx_dev *dev, struct smx_xrcd **out)
 		free(xrcd);
 		return smx_refuse(dev->attr.env.refusals, SMX_CHECK_NO_RESOURCES, NULL,
 				  "XRC domains in use %" PRIu32 " of %" PRIu32, dev->xrcds.used,
-				  dev->xrcds.capacity);
+				  dev->xrcds.max);
 	}
 	*out = xrcd;
 	return 0;
@@ -121,6 +121,8 @@ int smx_cmd_resize_cq(struct smx_dev *dev, struct smx_cq *cq, void *buf, uint32_
 
 int smx_cmd_destroy_cq(struct smx_dev *dev, struct smx_cq *cq)
 {
+	if (!cq->users)
+		smx_dev_watch_cq(dev, cq, false);
 	return smx_cq_destroy(dev, cq);
 }
 

@@ -73,8 +73,8 @@ static int number(struct smx_dev *dev, struct smx_qp *qp)
 	if (!reserved)
 		return smx_dev_number(dev, qp, &qp->qpn)
 			       ? smx_refuse(log_of(dev), SMX_CHECK_NO_RESOURCES, NULL,
-					    "queue pairs in use %" PRIu32 " of %d",
-					    dev->qps.used, SMX_QPS_MAX)
+					    "queue pairs in use %" PRIu32 " of %" PRIu32,
+					    dev->qps.used, dev->qps.max)
 			       : 0;
 	if (smx_idmap_get(&dev->qps, reserved) != &dev->reserved_qp)
 		return smx_refuse(log_of(dev), SMX_CHECK_OBJECT_ARG, NULL,
@@ -337,8 +337,8 @@ int smx_cmd_reserve_qpn(struct smx_dev *dev, uint32_t *qpn)
 {
 	if (smx_dev_number(dev, &dev->reserved_qp, qpn))
 		return smx_refuse(log_of(dev), SMX_CHECK_NO_RESOURCES, NULL,
-				  "queue pairs in use %" PRIu32 " of %d", dev->qps.used,
-				  SMX_QPS_MAX);
+				  "queue pairs in use %" PRIu32 " of %" PRIu32, dev->qps.used,
+				  dev->qps.max);
 	return 0;
 }
 

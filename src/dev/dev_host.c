@@ -11,7 +11,10 @@
 #include "dev/dev.h"
 #include "net/net_host.h"
 
-enum { FRESH_BLOCKS = 8 };
+enum {
+	FRESH_BLOCKS = 8,
+	NUMBERS_MAX = 8 * SMX_MAX_QP,	/* so that one process leaves numbers to others */
+};
 
 /* ------------------------------------------------------------------ numbers */
 
@@ -19,7 +22,7 @@ static bool take_block(struct smx_dev *dev)
 {
 	uint32_t *grown, first;
 
-	if (!dev->port->ops->numbers || dev->qpn_blocks >= SMX_QPS_MAX / SMX_PORT_NUMBERS)
+	if (!dev->port->ops->numbers || dev->qpn_blocks >= NUMBERS_MAX / SMX_PORT_NUMBERS)
 		return false;
 	grown = realloc(dev->qpn_block, (dev->qpn_blocks + 1) * sizeof(*grown));
 	if (!grown)
@@ -35,7 +38,7 @@ int smx_dev_number(struct smx_dev *dev, void *obj, uint32_t *id)
 {
 	uint32_t tried = 0;
 
-	if (dev->qps.used >= SMX_QPS_MAX)
+	if (dev->qps.used >= dev->qps.max)
 		return ENOMEM;
 	for (;;) {
 		uint32_t total = dev->qpn_blocks * SMX_PORT_NUMBERS, at = dev->qpn_next;

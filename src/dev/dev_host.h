@@ -5,8 +5,6 @@
 
 #include "obj/qp.h"
 
-enum { SMX_QPS_MAX = 1 << 20 };
-
 /* A free number for obj: of a block that the port gave, or of all where the port gives none. RETURN 0 or
  * ENOMEM. */
 int smx_dev_number(struct smx_dev *dev, void *obj, uint32_t *id);

@@ -186,7 +186,7 @@ void smx_dv_cq_clean(struct smx_dv_cq *cq, uint32_t qpn, struct smx_dv_srq *srq)
 	cq->cur_qp = NULL;
 	cq->cur_srq = NULL;
 	end = cq->ci;
-	while (end - cq->ci < cq->cqe_count && smx_cq_cqe(cq, end))
+	while (smx_cq_cqe(cq, end))	/* one round further on, the owner bits differ */
 		end++;
 	/* From the youngest down, so that what stays keeps its order. */
 	while (end-- != cq->ci) {

@@ -66,7 +66,9 @@ struct smx_dv_sq {
 		uint32_t ds;		/* segments written so far of it */
 		uint32_t addr_ds;	/* where its address segment goes, 0: it has none */
 		uint8_t mkey_have;	/* mkey setters that were called for it */
+		uint32_t opmod_op;	/* of the open request, for its control segment */
 		uint32_t last_at, last_ds;	/* the last finished request: the doorbell carries it */
+		uint64_t last_first8;	/* its first 8 bytes as they lie in memory */
 	} wr;
 };
 

@@ -24,9 +24,9 @@ static int check(struct smx_dv_qp *qp, const struct ibv_recv_wr *wr, uint32_t nr
 		return REFUSE_RECV(qp, SMX_CHECK_POST_RQ_FULL, "wr_id 0x%" PRIx64 ": outstanding %" PRIu32
 				   ", capacity %" PRIu32 "%s", wr->wr_id, used, rq->wqe_count,
 				   qp->srq ? "; the queue pair receives from an SRQ" : "");
-	if (qp->ex.qp_base.state == IBV_QPS_RESET)
+	if (__atomic_load_n(&qp->ex.qp_base.state, __ATOMIC_RELAXED) == IBV_QPS_RESET)
 		return REFUSE_RECV(qp, SMX_CHECK_POST_RECV_STATE, "wr_id 0x%" PRIx64 ", state RESET", wr->wr_id);
-	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_gs)
+	if ((uint32_t)wr->num_sge > rq->max_gs)	/* a negative one too */
 		return REFUSE_RECV(qp, SMX_CHECK_POST_RECV_SGE, "wr_id 0x%" PRIx64 " %d SGEs, max_recv_sge %" PRIu32,
 				   wr->wr_id, wr->num_sge, rq->max_gs);
 	bad = smx_recv_bad_sge(wr);

@@ -29,7 +29,7 @@ static int check(struct smx_dv_srq *srq, const struct ibv_recv_wr *wr)
 {
 	int bad;
 
-	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > srq->max_gs)
+	if ((uint32_t)wr->num_sge > srq->max_gs)	/* a negative one too */
 		return REFUSE_SRQ(srq, SMX_CHECK_POST_RECV_SGE,
 				  "SRQ 0x%" PRIx32 " wr_id 0x%" PRIx64 " %d SGEs, max_sge %" PRIu32, srq->srqn,
 				  wr->wr_id, wr->num_sge, srq->max_gs);

@@ -5,19 +5,30 @@
  * one WQE and it fits. Its two halves are used in turn. */
 #include "dv/wqe_build.h"
 
+/* One store a word, so that nobody sees half of one. */
+static void copy_block(uint8_t *uar, const uint8_t *block)
+{
+	for (uint32_t i = 0; i < SMX_WQE_BB; i += sizeof(uint64_t)) {
+		uint64_t word;
+
+		memcpy(&word, block + i, sizeof(word));
+		__atomic_store_n((uint64_t *)(void *)(uar + i), word, __ATOMIC_RELAXED);
+	}
+}
+
 static void uar_write(const struct smx_dv_qp *qp, const struct smx_dv_bf *bf)
 {
 	const struct smx_dv_sq *sq = &qp->sq;
 	uint32_t at = sq->wr.last_at, ds = sq->wr.last_ds;
-	uint64_t first8;
+	uint8_t *half = bf->reg + bf->offset;
 
 	if (!qp->ctx.shut_up_bf && sq->wr.nreq == 1 && bf->uuarn && (sq->wr.inline_seen || qp->ctx.prefer_bf) &&
 	    ds > 1 && ds <= bf->buf_bytes / SMX_WQE_DS) {
-		smx_sq_read(sq, at, 0, bf->reg + bf->offset, align_up(ds, SMX_DS_PER_BB) * SMX_WQE_DS);
+		for (uint32_t done = 0; done < ds; done += SMX_DS_PER_BB, half += SMX_WQE_BB)
+			copy_block(half, smx_sq_seg(sq, at, done));
 		return;
 	}
-	memcpy(&first8, smx_sq_seg(sq, at, 0), sizeof(first8));
-	__atomic_store_n((uint64_t *)(void *)(bf->reg + bf->offset), first8, __ATOMIC_RELEASE);
+	__atomic_store_n((uint64_t *)(void *)half, sq->wr.last_first8, __ATOMIC_RELEASE);
 }
 
 void smx_sq_doorbell(struct smx_dv_qp *qp)

@@ -87,15 +87,15 @@ static int check(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, size_t *inl
 	const struct post_op *op = &post_ops[wr->opcode];
 	int err, ds = 0;
 
-	if (!qp->can_post) {
+	if (!__atomic_load_n(&qp->can_post, __ATOMIC_RELAXED)) {
 		/* libmlx5 answers as if no SGE fitted, so the code is not the rule's own. */
 		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_STATE, "state %d, wr_id 0x%" PRIx64,
-				    (int)qp->ex.qp_base.state, wr->wr_id);
+				    (int)__atomic_load_n(&qp->ex.qp_base.state, __ATOMIC_RELAXED), wr->wr_id);
 		return ENOMEM;
 	}
 	if (!smx_sq_has_room(&qp->sq, 1))
 		return smx_sq_refuse_full(qp, 1);
-	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->sq.max_gs)
+	if ((uint32_t)wr->num_sge > qp->sq.max_gs)	/* a negative one too */
 		return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_SGE, "wr_id 0x%" PRIx64 " %d SGEs, max_send_sge %" PRIu32,
 				     wr->wr_id, wr->num_sge, qp->sq.max_gs);
 	if (op->shape == SHAPE_ATOMIC && !qp->atomics)

@@ -27,16 +27,6 @@ void smx_sq_write(const struct smx_dv_sq *sq, uint32_t bb, uint32_t off, const v
 		memcpy(sq->buf, (const uint8_t *)src + first, n - first);
 }
 
-void smx_sq_read(const struct smx_dv_sq *sq, uint32_t bb, uint32_t off, void *dst, size_t n)
-{
-	size_t ring = (size_t)sq->bb_count * SMX_WQE_BB;
-	size_t at = ((size_t)bb * SMX_WQE_BB + off) & (ring - 1);
-	size_t first = n < ring - at ? n : ring - at;
-
-	memcpy(dst, sq->buf + at, first);
-	memcpy((uint8_t *)dst + first, sq->buf, n - first);
-}
-
 uint8_t smx_wqe_signature(const struct smx_dv_sq *sq, uint32_t bb, uint32_t ds)
 {
 	struct smx_cursor cur = smx_cursor_at(sq, bb, 0);
@@ -52,14 +42,25 @@ uint8_t smx_wqe_signature(const struct smx_dv_sq *sq, uint32_t bb, uint32_t ds)
 	return (uint8_t)~x;
 }
 
-void smx_wqe_put_inline(struct smx_dv_sq *sq, const struct smx_inline_src *src, size_t n, size_t total)
+/* In one piece. */
+static void inline_straight(uint8_t *seg, be32 head, const struct smx_inline_src *src, size_t n, uint32_t padded)
 {
-	struct smx_wqe_inline head = { .byte_count = to_be32((uint32_t)total | SMX_INLINE_SEG) };
-	uint32_t bytes = (uint32_t)(sizeof(head) + total);
-	uint32_t padded = (uint32_t)align_up(bytes, SMX_WQE_DS);
+	memset(seg + padded - SMX_WQE_DS, 0, SMX_WQE_DS);
+	memcpy(seg, &head, sizeof(head));
+	seg += sizeof(head);
+	for (size_t i = 0; i < n; i++) {
+		if (src[i].length)	/* an empty buffer may have no address */
+			memcpy(seg, src[i].addr, src[i].length);
+		seg += src[i].length;
+	}
+}
+
+/* Round the ring's end. */
+static void inline_wrapped(struct smx_dv_sq *sq, be32 head, const struct smx_inline_src *src, size_t n,
+			   uint32_t padded)
+{
 	uint32_t off = sq->wr.ds * SMX_WQE_DS;
 
-	/* Zeros first: the pad never reaches beyond the segment that the last byte is in. */
 	smx_sq_write(sq, sq->wr.wqe_at, off + padded - SMX_WQE_DS, NULL, SMX_WQE_DS);
 	smx_sq_write(sq, sq->wr.wqe_at, off, &head, sizeof(head));
 	off += sizeof(head);
@@ -67,6 +68,19 @@ void smx_wqe_put_inline(struct smx_dv_sq *sq, const struct smx_inline_src *src, 
 		smx_sq_write(sq, sq->wr.wqe_at, off, src[i].addr, src[i].length);
 		off += (uint32_t)src[i].length;
 	}
+}
+
+/* Zeros come first: the pad never reaches beyond the segment that the last byte is in. */
+void smx_wqe_put_inline(struct smx_dv_sq *sq, const struct smx_inline_src *src, size_t n, size_t total)
+{
+	be32 head = to_be32((uint32_t)total | SMX_INLINE_SEG);
+	uint32_t padded = (uint32_t)align_up(sizeof(head) + total, SMX_WQE_DS);
+	uint8_t *seg = smx_sq_seg(sq, sq->wr.wqe_at, sq->wr.ds);
+
+	if (seg + padded <= sq->buf + (size_t)sq->bb_count * SMX_WQE_BB)
+		inline_straight(seg, head, src, n, padded);
+	else
+		inline_wrapped(sq, head, src, n, padded);
 	sq->wr.ds += padded / SMX_WQE_DS;
 }
 
@@ -192,9 +206,9 @@ int smx_wr_complete(struct ibv_qp_ex *ex)
 	if (sq->wr.need_setters)
 		(void)smx_sq_refuse_missing(qp);
 	err = sq->wr.err;
-	if (!qp->can_post)
+	if (!__atomic_load_n(&qp->can_post, __ATOMIC_RELAXED))
 		err = SMX_SQ_REFUSE(qp, SMX_CHECK_POST_STATE, "state %d, requests in the batch %u",
-				    (int)ex->qp_base.state, sq->wr.nreq);
+				    (int)__atomic_load_n(&ex->qp_base.state, __ATOMIC_RELAXED), sq->wr.nreq);
 	if (err) {
 		batch_roll_back(sq);
 		batch_end(sq);

@@ -81,7 +81,17 @@ struct smx_wqe_head {
 	uint64_t wr_id;
 };
 
-/* Begins a request; smx_sq_has_room() was asked. */
+/* A segment as two big-endian words. Whole words, because the UAR copy and the device read them back at once,
+ * and a load that spans several smaller stores has to wait for all of them. */
+static inline void smx_seg_set(void *seg, uint64_t first, uint64_t second)
+{
+	be64 *word = seg;
+
+	word[0] = to_be64(first);
+	word[1] = to_be64(second);
+}
+
+/* Begins a request; smx_sq_has_room() was asked. The first half of the control segment comes at the end. */
 static inline void smx_wqe_open(struct smx_dv_qp *qp, const struct smx_wqe_head *h)
 {
 	struct smx_dv_sq *sq = &qp->sq;
@@ -100,11 +110,9 @@ static inline void smx_wqe_open(struct smx_dv_qp *qp, const struct smx_wqe_head 
 	sq->fm_cache = 0;
 	sq->wr.wqe_at = at;
 	sq->wr.ds = 1;
-	*(struct smx_wqe_ctrl *)smx_sq_seg(sq, at, 0) = (struct smx_wqe_ctrl){
-		.opmod_idx_opcode = to_be32(h->opmod_op | bits_put(at & 0xffff, 23, 8)),
-		.fm_ce_se = fm,
-		.imm = h->imm,
-	};
+	sq->wr.opmod_op = h->opmod_op;
+	/* signature 0, stream 0, fm_ce_se, imm */
+	*((be64 *)smx_sq_seg(sq, at, 0) + 1) = to_be64((uint64_t)fm << 32 | from_be32(h->imm));
 }
 
 static inline void *smx_wqe_put(struct smx_dv_sq *sq, uint32_t ds)
@@ -117,23 +125,17 @@ static inline void *smx_wqe_put(struct smx_dv_sq *sq, uint32_t ds)
 
 static inline void smx_wqe_put_raddr(struct smx_dv_sq *sq, uint64_t va, uint32_t rkey)
 {
-	*(struct smx_wqe_raddr *)smx_wqe_put(sq, 1) = (struct smx_wqe_raddr){
-		.va = to_be64(va), .rkey = to_be32(rkey),
-	};
+	smx_seg_set(smx_wqe_put(sq, 1), va, (uint64_t)rkey << 32);	/* struct smx_wqe_raddr */
 }
 
 static inline void smx_wqe_put_atomic(struct smx_dv_sq *sq, uint64_t swap_add, uint64_t compare)
 {
-	*(struct smx_wqe_atomic *)smx_wqe_put(sq, 1) = (struct smx_wqe_atomic){
-		.swap_add = to_be64(swap_add), .compare = to_be64(compare),
-	};
+	smx_seg_set(smx_wqe_put(sq, 1), swap_add, compare);	/* struct smx_wqe_atomic */
 }
 
 static inline void smx_wqe_put_data(struct smx_dv_sq *sq, uint64_t va, uint32_t length, uint32_t lkey)
 {
-	*(struct smx_wqe_data *)smx_wqe_put(sq, 1) = (struct smx_wqe_data){
-		.byte_count = to_be32(length), .lkey = to_be32(lkey), .va = to_be64(va),
-	};
+	smx_seg_set(smx_wqe_put(sq, 1), (uint64_t)length << 32 | lkey, va);	/* struct smx_wqe_data */
 }
 
 /* Inline data: header, then the buffers end to end, zeros up to a whole segment. total is their sum and not
@@ -149,8 +151,8 @@ static inline void smx_wqe_put_inline_one(struct smx_dv_sq *sq, const void *addr
 /* ~XOR of the WQE's bytes, so that all of them together XOR to 0xff. */
 uint8_t smx_wqe_signature(const struct smx_dv_sq *sq, uint32_t bb, uint32_t ds);
 
-/* Moves the producer behind a request of ds segments that is complete but for its signature. */
-static inline void smx_wqe_commit(struct smx_dv_qp *qp, struct smx_wqe_ctrl *ctrl)
+/* Moves the producer behind the request, which is complete but for its signature; first8 as in memory. */
+static inline void smx_wqe_commit(struct smx_dv_qp *qp, struct smx_wqe_ctrl *ctrl, uint64_t first8)
 {
 	struct smx_dv_sq *sq = &qp->sq;
 	uint32_t at = sq->wr.wqe_at, ds = sq->wr.ds;
@@ -159,6 +161,7 @@ static inline void smx_wqe_commit(struct smx_dv_qp *qp, struct smx_wqe_ctrl *ctr
 		ctrl->signature = smx_wqe_signature(sq, at, ds);
 	sq->wr.last_at = at;
 	sq->wr.last_ds = ds;
+	sq->wr.last_first8 = first8;
 	sq->wr.nreq++;
 	sq->cur_post = at + (ds + SMX_DS_PER_BB - 1) / SMX_DS_PER_BB;
 	smx_sq_slot(sq, at)->bb_next = sq->cur_post;
@@ -167,10 +170,14 @@ static inline void smx_wqe_commit(struct smx_dv_qp *qp, struct smx_wqe_ctrl *ctr
 /* Ends the open request. */
 static inline void smx_wqe_close(struct smx_dv_qp *qp)
 {
-	struct smx_wqe_ctrl *ctrl = smx_sq_seg(&qp->sq, qp->sq.wr.wqe_at, 0);
+	const struct smx_dv_sq *sq = &qp->sq;
+	struct smx_wqe_ctrl *ctrl = smx_sq_seg(sq, sq->wr.wqe_at, 0);
+	uint32_t opmod_idx_opcode = sq->wr.opmod_op | bits_put(sq->wr.wqe_at & 0xffff, 23, 8);
+	uint32_t qpn_ds = bits_put(qp->qpn, 31, 8) | bits_put(sq->wr.ds, 5, 0);
+	uint64_t first8 = htobe64((uint64_t)opmod_idx_opcode << 32 | qpn_ds);
 
-	ctrl->qpn_ds = to_be32(bits_put(qp->qpn, 31, 8) | bits_put(qp->sq.wr.ds, 5, 0));
-	smx_wqe_commit(qp, ctrl);
+	memcpy(ctrl, &first8, sizeof(first8));
+	smx_wqe_commit(qp, ctrl, first8);
 }
 
 /* A builder may go on: a batch is open and has not failed, the request before it is complete, the queue pair

@@ -39,8 +39,7 @@ static inline void *smx_cursor_next(struct smx_cursor *c)
 	return c->buf + (size_t)(c->at++ & c->mask) * SMX_WQE_DS;
 }
 
-/* Copies n bytes to or from byte offset off of the WQE at bb; src NULL writes zeros. n may be 0. */
+/* Copies n bytes to byte offset off of the WQE at bb; src NULL writes zeros. n may be 0. */
 void smx_sq_write(const struct smx_dv_sq *sq, uint32_t bb, uint32_t off, const void *src, size_t n);
-void smx_sq_read(const struct smx_dv_sq *sq, uint32_t bb, uint32_t off, void *dst, size_t n);
 
 #endif

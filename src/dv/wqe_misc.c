@@ -18,6 +18,7 @@ void smx_wr_raw_wqe(struct mlx5dv_qp_ex *dv, const void *wqe)
 	struct smx_dv_sq *sq = &qp->sq;
 	struct smx_wqe_ctrl *ctrl, user;
 	uint32_t ds, bb, at = sq->cur_post;
+	uint64_t first8;
 
 	if (!smx_wr_may_build(qp, qp->dv_ops & MLX5DV_QP_EX_WITH_RAW_WQE, "mlx5dv_wr_raw_wqe"))
 		return;
@@ -46,7 +47,8 @@ void smx_wr_raw_wqe(struct mlx5dv_qp_ex *dv, const void *wqe)
 	ctrl = smx_sq_seg(sq, at, 0);
 	ctrl->opmod_idx_opcode = to_be32((from_be32(user.opmod_idx_opcode) & 0xff0000ff) |
 					 bits_put(at & 0xffff, 23, 8));
-	smx_wqe_commit(qp, ctrl);
+	memcpy(&first8, ctrl, sizeof(first8));
+	smx_wqe_commit(qp, ctrl, first8);
 }
 
 void smx_wr_memcpy(struct mlx5dv_qp_ex *dv, uint32_t dest_lkey, uint64_t dest_addr, uint32_t src_lkey,

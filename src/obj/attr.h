@@ -20,6 +20,20 @@ struct smx_srq;
 struct smx_qp;
 struct smx_refusal_log;
 
+/* How much of each there is: what a driver reports and the device holds to. */
+enum {
+	SMX_MAX_QP = 1 << 17,
+	SMX_MAX_CQ = 1 << 20,
+	SMX_MAX_CQE = (1 << 22) - 1,	/* a ring of 1 << 22; libmlx5 rounds up what is asked for, plus one */
+	SMX_MAX_SRQ = 1 << 20,
+	SMX_MAX_SRQ_WR = (1 << 15) - 1,	/* likewise; more could not be told apart by a 16-bit counter */
+	SMX_MAX_MR = 1 << 22,
+	SMX_MAX_MW = 1 << 22,
+	SMX_MAX_MKEY = SMX_MAX_MR + SMX_MAX_MW + (1 << 22),	/* with indirect keys and the driver's own */
+	SMX_MAX_PD = 1 << 20,
+	SMX_MAX_RD_ATOMIC = 16,
+};
+
 /* What a pure machine cannot do itself. Callbacks run inside device calls and must not call back in. */
 struct smx_dev_env {
 	uint64_t (*now)(void *arg);				/* monotonic nanoseconds */

@@ -10,7 +10,7 @@
 #include "base/bits.h"
 
 enum {
-	CQE_MAX = 1 << 22,
+	CQE_MAX = SMX_MAX_CQE + 1,
 	INDEX_MASK = 0xffffff,	/* consumer indices in doorbells are 24 bits */
 };
 
@@ -67,7 +67,7 @@ int smx_cq_create(struct smx_dev *dev, const struct smx_cq_attr *attr, struct sm
 		free(cq);
 		return smx_refuse(log_of(dev), SMX_CHECK_NO_RESOURCES, NULL,
 				  "completion queues in use %" PRIu32 " of %" PRIu32, dev->cqs.used,
-				  dev->cqs.capacity);
+				  dev->cqs.max);
 	}
 	cq->attr = *attr;
 	*out = cq;

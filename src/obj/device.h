@@ -46,6 +46,7 @@ struct smx_dev {
 	uint32_t qpn_blocks, qpn_next;	/* qpn_next: offset in all of them, where the search starts */
 	uint32_t next_nonce;		/* of DCIs, see smx_frame.dc_nonce */
 	struct smx_qp *watched;		/* queue pairs whose doorbell records the device itself looks at */
+	struct smx_cq *watched_cqs;	/* and completion queues */
 };
 
 /* The time of this turn; the clock is read at most once a turn, and only if somebody asks. */

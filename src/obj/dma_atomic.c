@@ -2,6 +2,7 @@
 /* 8-byte atomics on memory that keys name. */
 #include "obj/dma.h"
 
+#include "base/guard.h"
 #include "obj/dma_walk.h"
 
 struct atomic_job {
@@ -10,7 +11,7 @@ struct atomic_job {
 	uint64_t old;
 };
 
-static uint64_t outcome_of(const struct smx_atomic *a, uint64_t old)
+SMX_UNJUDGED static uint64_t outcome_of(const struct smx_atomic *a, uint64_t old)
 {
 	uint64_t top = a->compare_mask; /* masked fetch-add: the highest bit of each field */
 
@@ -31,7 +32,7 @@ static uint64_t outcome_of(const struct smx_atomic *a, uint64_t old)
 	return old;
 }
 
-static void atomic_job(void *arg)
+SMX_UNJUDGED static void atomic_job(void *arg)
 {
 	struct atomic_job *j = arg;
 	uint64_t old = __atomic_load_n(j->at, __ATOMIC_RELAXED);

@@ -6,6 +6,7 @@
  * the batch is done again piece by piece, which finds the place and the side. */
 #include "obj/dma.h"
 
+#include "base/guard.h"
 #include "obj/dma_walk.h"
 
 /* One side of a copy: a pattern that the walk has handed out, and how far it has been copied. */
@@ -27,7 +28,7 @@ struct job {
 struct words { uint64_t w[2]; };
 
 /* All loads before any store, so that overlapping pieces come out right. */
-static inline void copy_two(uint8_t *dst, const uint8_t *src, size_t second, size_t bytes)
+SMX_UNJUDGED static inline void copy_two(uint8_t *dst, const uint8_t *src, size_t second, size_t bytes)
 {
 	uint64_t a, b;
 
@@ -37,7 +38,7 @@ static inline void copy_two(uint8_t *dst, const uint8_t *src, size_t second, siz
 	memcpy(dst + second, &b, bytes);
 }
 
-static inline void copy_words(uint8_t *dst, const uint8_t *src, size_t n)
+SMX_UNJUDGED static inline void copy_words(uint8_t *dst, const uint8_t *src, size_t n)
 {
 	struct words a, b, c, d;
 	size_t mid = n > 32 ? 16 : 0;	/* two in the middle, or the first and the last again */
@@ -53,14 +54,14 @@ static inline void copy_words(uint8_t *dst, const uint8_t *src, size_t n)
 }
 
 /* A null pointer is a null key: reads give zeros, writes vanish. */
-static inline void copy_piece(uint8_t *dst, const uint8_t *src, size_t n)
+SMX_UNJUDGED static inline void copy_piece(uint8_t *dst, const uint8_t *src, size_t n)
 {
 	if (!dst)
 		return;
 	if (!src)
-		memset(dst, 0, n);
+		smx_libc.set(dst, 0, n);
 	else if (n > 64)
-		memmove(dst, src, n);
+		smx_libc.move(dst, src, n);
 	else if (n > 16)
 		copy_words(dst, src, n);
 	else if (n >= 8)
@@ -89,7 +90,7 @@ static inline void step_side(struct side *s, uint64_t n)
 	s->piece = s->pat.seg[s->seg].length;
 }
 
-static void pieces_job(void *arg)
+SMX_UNJUDGED static void pieces_job(void *arg)
 {
 	const struct job *j = arg;
 	struct side *d = j->dst, *s = j->src;
@@ -115,7 +116,7 @@ struct turns {
 	bool gather;
 };
 
-static void turns_job(void *arg)
+SMX_UNJUDGED static void turns_job(void *arg)
 {
 	const struct turns *j = arg;
 	struct smx_segment *end = j->pat->seg + j->pat->seg_count;
@@ -142,8 +143,8 @@ struct strides {
 	uint64_t dst_stride, src_stride, length, count;
 };
 
-static inline __attribute__((always_inline)) void strides_loop(const struct strides *s,
-							       size_t length)
+SMX_UNJUDGED static inline __attribute__((always_inline)) void strides_loop(const struct strides *s,
+									    size_t length)
 {
 	const uint8_t *src = s->src;
 	uint8_t *dst = s->dst;
@@ -155,7 +156,7 @@ static inline __attribute__((always_inline)) void strides_loop(const struct stri
 	}
 }
 
-static void strides_job(void *arg)
+SMX_UNJUDGED static void strides_job(void *arg)
 {
 	const struct strides *s = arg;
 
@@ -234,18 +235,18 @@ static uint64_t step_turns(struct side *d, struct side *s, const struct turns *j
 
 struct move { uint8_t *dst; const uint8_t *src; uint64_t n; };
 
-static void move_job(void *arg)
+SMX_UNJUDGED static void move_job(void *arg)
 {
 	const struct move *m = arg;
 
-	memmove(m->dst, m->src, m->n);
+	smx_libc.move(m->dst, m->src, m->n);
 }
 
-static void zero_job(void *arg)
+SMX_UNJUDGED static void zero_job(void *arg)
 {
 	const struct move *m = arg;
 
-	memset(m->dst, 0, m->n);
+	smx_libc.set(m->dst, 0, m->n);
 }
 
 static inline bool copy_run(const struct smx_dev_env *env, uint8_t *dst, uint8_t *src, uint64_t n,

@@ -123,7 +123,7 @@ int smx_mkey_create(struct smx_dev *dev, const struct smx_mkey_attr *attr, struc
 		free_mkey(mkey);
 		return smx_refuse(log_of(dev), SMX_CHECK_NO_RESOURCES, NULL,
 				  "memory keys in use %" PRIu32 " of %" PRIu32, dev->mkeys.used,
-				  dev->mkeys.capacity);
+				  dev->mkeys.max);
 	}
 	mkey->key = index << 8 | new_tag(dev, attr->kind);
 	mkey->attr.pd->users++;

@@ -263,7 +263,7 @@ static int check_mask(struct smx_dev *dev, const struct smx_qp *qp, enum ibv_qp_
 	return 0;
 }
 
-enum { PORTS = 1, PKEYS = 1, MAX_RD_ATOMIC = 16, PSN_MAX = 0xffffff };
+enum { PORTS = 1, PKEYS = 1, MAX_RD_ATOMIC = SMX_MAX_RD_ATOMIC, PSN_MAX = 0xffffff };
 
 static int check_ranges(struct smx_dev *dev, const struct smx_qp *qp, const struct ibv_qp_attr *attr,
 			int mask)

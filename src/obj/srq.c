@@ -14,7 +14,7 @@
 #include "obj/cq.h"
 
 enum {
-	SRQ_WQE_MAX = 1 << 15,	/* more could not be told apart by a 16-bit counter */
+	SRQ_WQE_MAX = SMX_MAX_SRQ_WR + 1,
 	SRQ_STRIDE_MAX = 1 << 12,
 };
 
@@ -56,7 +56,7 @@ int smx_srq_create(struct smx_dev *dev, const struct smx_srq_attr *attr, struct 
 		free(srq);
 		return smx_refuse(log_of(dev), SMX_CHECK_NO_RESOURCES, NULL,
 				  "shared receive queues in use %" PRIu32 " of %" PRIu32,
-				  dev->srqs.used, dev->srqs.capacity);
+				  dev->srqs.used, dev->srqs.max);
 	}
 	srq->attr = *attr;
 	srq->limit_armed = attr->limit > 0;

@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "verbs/event_queue.h"
+#include "verbs/gid_table.h"
 #include "verbs/objects.h"
 #include "verbs/refusal_sink.h"
 
@@ -34,8 +35,10 @@ enum {
 	SPINS = 100,
 	/* Rounds of other threads' rings before the rest is left to the device's thread. */
 	SERVES = 8,
-	/* Between looks at watched doorbell records: after work was found, doubling up to MAX. */
+	/* Between looks for doorbells that a program rings itself: after work was found, doubling
+	 * up to LAST, then asleep until the next store; where that cannot be had, up to MAX. */
 	WATCH_NAP_MIN_NS = 1000,
+	WATCH_NAP_LAST_NS = 64000,
 	WATCH_NAP_MAX_NS = 1000000,
 	/* While pollers take what other processes send: between looks whether they still do. */
 	HOST_NAP_MIN_NS = 50000,
@@ -44,17 +47,27 @@ enum {
 	 * offers. */
 	FRUITLESS_POLLS = 512,
 	FRUITLESS_AGAIN = 32,
+	/* Receives posted in ERR are to be flushed and come without any store to a UAR page: even
+	 * asleep the thread looks for them. */
+	WATCH_SLEEP_MAX_NS = 50000000,
+	/* A store that was stopped gets this long to happen before pages are protected again. */
+	STORE_PATIENCE_NS = 20000000,
+	/* The holder of the lock may be stopped by a page: the thread looks this often. */
+	STOPPED_LOOK_NS = 100000,
 };
 
 static struct {
 	uint32_t word __attribute__((aligned(64)));
-	uint32_t watched; /* queue pairs that ring only by their doorbell records */
+	uint32_t watched; /* queues that a program rings by its own stores */
 	uint64_t due_ns; /* when the device wants its next turn; written inside, read anywhere */
 	struct smx_ring *rings; /* left for whoever is inside, newest first */
 	struct smx_dev *dev;
 
 	/* Only touched inside: */
 	bool watch_found; /* a watched queue had work since the thread last napped */
+	bool pages_shut; /* UAR pages are protected, or the thread is about to: hands off */
+	bool on_pages; /* the thread sleeps in smx_uar_pages_wait() */
+	uint64_t store_until_ns; /* a stopped store may not have happened yet; 0: none */
 	bool has_thread, stop;
 	/* When the thread wakes by itself: 0 while it is awake, UINT64_MAX without one. */
 	uint64_t thread_until_ns;
@@ -146,8 +159,12 @@ static void start_thread(void);
 /* Inside, or with the thread gone. */
 static void wake_thread(void)
 {
+	engine.thread_until_ns = 0;
 	__atomic_fetch_add(engine.wake, 1, __ATOMIC_RELEASE);
-	futex_wake(engine.wake);
+	if (engine.on_pages)
+		smx_uar_pages_wake();
+	else
+		futex_wake(engine.wake);
 }
 
 /* The device wants its next turn at due_ns: sees to it that the thread is awake then. Inside. */
@@ -160,8 +177,14 @@ static void set_due(uint64_t due_ns)
 		start_thread();
 		return;
 	}
-	engine.thread_until_ns = 0;
 	wake_thread();
+}
+
+/* Inside, on the device's thread. */
+static void open_pages(void)
+{
+	smx_uar_pages_unprotect();
+	engine.pages_shut = false;
 }
 
 static void ring_device(struct smx_ring *ring)
@@ -222,11 +245,32 @@ static void follow_host(void)
 		__atomic_store_n(&engine.linked, true, __ATOMIC_RELAXED);
 }
 
+/* Looks for what programs rang themselves: at the records if a UAR page was stored to, or anyway. */
+static __attribute__((noinline)) void look(bool anyway)
+{
+	if (engine.pages_shut) {
+		/* A store stops the program's thread and wakes ours. */
+		if (!engine.has_thread || !pthread_equal(pthread_self(), engine.thread))
+			return;
+		/* Work of the device's may write a page, and nobody would let the thread go on. */
+		open_pages();
+		anyway = true;
+	}
+	if (!engine.has_thread)
+		set_due(0);	/* after a fork */
+	if (smx_uar_pages_rung()) {
+		engine.store_until_ns = 0;
+		anyway = true;
+	}
+	if (anyway && smx_dev_poll_watched(engine.dev))
+		engine.watch_found = true;
+}
+
 static void turn(void)
 {
 	take_rings();
-	if (__atomic_load_n(&engine.watched, __ATOMIC_RELAXED) && smx_dev_poll_watched(engine.dev))
-		engine.watch_found = true;
+	if (__atomic_load_n(&engine.watched, __ATOMIC_RELAXED))
+		look(false);
 	set_due(smx_dev_turn(engine.dev));
 	follow_host();
 }
@@ -379,18 +423,58 @@ bool smx_engine_poll(void)
 	return true;
 }
 
-void smx_engine_watch(struct smx_qp *qp, bool on)
+static void watch_one_more(void)
+{
+	__atomic_store_n(&engine.watched, engine.watched + 1, __ATOMIC_RELAXED);
+	smx_dev_poll_watched(engine.dev);
+	engine.watch_found = true;
+	set_due(0);	/* the thread looks from now on */
+}
+
+void smx_engine_watch_qp(struct smx_qp *qp)
 {
 	enter();
-	smx_dev_watch_qp(engine.dev, qp, on);
-	__atomic_store_n(&engine.watched, on ? engine.watched + 1 : engine.watched - 1,
-			 __ATOMIC_RELAXED);
-	if (on)
-		set_due(0);	/* the thread looks from now on */
+	smx_dev_watch_qp(engine.dev, qp, true);
+	watch_one_more();
 	smx_engine_unlock();
 }
 
-/* ---- the thread ---- */
+void smx_engine_watch_cq(struct smx_cq *cq)
+{
+	enter();
+	smx_dev_watch_cq(engine.dev, cq, true);
+	watch_one_more();
+	smx_engine_unlock();
+}
+
+void smx_engine_watch_end(void)
+{
+	enter();
+	__atomic_store_n(&engine.watched, engine.watched - 1, __ATOMIC_RELAXED);
+	if (!engine.watched)
+		set_due(0);	/* the thread sleeps otherwise from now on */
+	smx_engine_unlock();
+}
+
+void smx_engine_uar_given(struct smx_uar_page *page)
+{
+	if (__atomic_load_n(&page->listed, __ATOMIC_RELAXED))
+		return;
+	enter();
+	smx_uar_page_add(page);
+	if (engine.watched)
+		set_due(0);	/* pages that are protected now are those of before */
+	smx_engine_unlock();
+}
+
+void smx_engine_uar_gone(struct smx_uar_page *page)
+{
+	enter();
+	smx_uar_page_remove(page);
+	smx_engine_unlock();
+}
+
+/* ---- the thread; inside, except where said otherwise ---- */
 
 /* How the thread learns of what other processes send. Listening, it is woken for each message that
  * arrives while it sleeps. Where pollers have taken that before it comes, waking it is a waste: it naps,
@@ -434,6 +518,99 @@ static void sleep_until(uint64_t due_ns, struct listener *l)
 	smx_dev_doze(engine.dev, false);
 }
 
+/* From outside: a page stopped a thread. */
+static void enter_for_store(void)
+{
+	smx_uar_pages_unprotect();
+	enter();
+	engine.pages_shut = false;
+	engine.store_until_ns = smx_clock_ns() + STORE_PATIENCE_NS;
+}
+
+/* From outside, while pages are protected: who is inside may have been stopped by one. */
+static void enter_past_stopped(void)
+{
+	for (unsigned int i = 0; !try_enter(); i++) {
+		if (i < SPINS) {
+			cpu_relax();
+		} else if (smx_uar_pages_wait(STOPPED_LOOK_NS) == SMX_UAR_STORED) {
+			enter_for_store();
+			return;
+		}
+	}
+}
+
+/* Sleeps with pages protected, from outside to inside. The pages are still shut when the sleep was
+ * without event. */
+static void sleep_protected(uint64_t ns)
+{
+	enum smx_uar_wait why = smx_uar_pages_wait(ns);
+
+	if (why == SMX_UAR_STORED)
+		enter_for_store();
+	else
+		enter_past_stopped();
+	engine.on_pages = false;
+	engine.thread_until_ns = 0;
+	if (why == SMX_UAR_WOKEN && engine.pages_shut)
+		open_pages();
+}
+
+/* Until the program's next store to a UAR page, or until the device has something to do. Leaving the
+ * device may take a turn for others, which opens the pages. */
+static void sleep_on_pages(void)
+{
+	engine.pages_shut = true;
+	leave();
+	if (engine.pages_shut && !smx_uar_pages_protect()) {
+		enter();
+		engine.pages_shut = false;
+		return;
+	}
+	enter_past_stopped();
+	while (engine.pages_shut) {
+		uint64_t now_ns = smx_clock_ns(), until_ns = now_ns + WATCH_SLEEP_MAX_NS;
+
+		/* What was rung before the pages were protected is in the records. */
+		engine.watch_found = smx_dev_poll_watched(engine.dev);
+		if (engine.watch_found || engine.stop || !engine.watched ||
+		    engine.due_ns <= now_ns) {
+			open_pages();
+			break;
+		}
+		if (until_ns > engine.due_ns)
+			until_ns = engine.due_ns;
+		engine.thread_until_ns = until_ns;
+		engine.on_pages = true;
+		leave();
+		sleep_protected(engine.pages_shut ? until_ns - now_ns : 0);
+	}
+}
+
+/* There is nothing to do, but a program may ring by itself. RETURN how long the next nap is. */
+static uint64_t watch(uint64_t nap_ns, struct listener *l)
+{
+	uint64_t now_ns = smx_clock_ns(), until_ns;
+
+	if (engine.watch_found)
+		nap_ns = WATCH_NAP_MIN_NS;
+	engine.watch_found = false;
+	if (engine.store_until_ns && now_ns > engine.store_until_ns)
+		engine.store_until_ns = 0;
+	/* What other processes send wakes a nap, not a sleep on pages. */
+	if (nap_ns > WATCH_NAP_LAST_NS && !engine.store_until_ns &&
+	    !smx_dev_is_reachable(engine.dev) && smx_uar_pages_open()) {
+		sleep_on_pages();
+		look(true);
+		return nap_ns;
+	}
+	until_ns = now_ns + nap_ns;
+	sleep_until(until_ns < engine.due_ns ? until_ns : engine.due_ns, l);
+	if (nap_ns > WATCH_NAP_LAST_NS)
+		look(true);
+	return nap_ns * 2 < WATCH_NAP_MAX_NS ? nap_ns * 2 : WATCH_NAP_MAX_NS;
+}
+
 static void *device_thread(void *arg)
 {
 	uint64_t nap_ns = WATCH_NAP_MIN_NS;
@@ -445,30 +622,20 @@ static void *device_thread(void *arg)
 	enter();
 	listener.delivered = smx_dev_delivered(engine.dev);
 	while (!engine.stop) {
-		uint64_t due_ns;
-
 		after_sleep(&listener);
-		due_ns = engine.due_ns;
-		if (due_ns == 0) {
+		if (engine.due_ns == 0) {
 			listener.delivered = smx_dev_delivered(engine.dev);
 			leave();
 			sched_yield();	/* lets those who wait for the lock have it */
 			enter();
-			continue;
+		} else if (engine.watched) {
+			nap_ns = watch(nap_ns, &listener);
+		} else {
+			sleep_until(engine.due_ns, &listener);
 		}
-		if (engine.watched) {
-			uint64_t look_ns;
-
-			nap_ns = engine.watch_found ? WATCH_NAP_MIN_NS : nap_ns * 2;
-			if (nap_ns > WATCH_NAP_MAX_NS)
-				nap_ns = WATCH_NAP_MAX_NS;
-			engine.watch_found = false;
-			look_ns = smx_clock_ns() + nap_ns;
-			due_ns = look_ns < due_ns ? look_ns : due_ns;
-		}
-		sleep_until(due_ns, &listener);
 	}
 	leave();
+	smx_uar_pages_close();
 	return NULL;
 }
 
@@ -530,10 +697,12 @@ static void fork_prepare(void)
 {
 	pthread_mutex_lock(&engine.life);
 	enter();
+	smx_uar_pages_fork_prepare();
 }
 
 static void fork_parent(void)
 {
+	smx_uar_pages_fork_parent();
 	leave();
 	pthread_mutex_unlock(&engine.life);
 }
@@ -544,7 +713,10 @@ static void fork_child(void)
 	__atomic_store_n(&engine.word, 0, __ATOMIC_RELAXED);
 	engine.has_thread = false;
 	engine.stop = false;
+	engine.pages_shut = false;
+	engine.on_pages = false;
 	engine.thread_until_ns = UINT64_MAX;
+	smx_uar_pages_fork_child();
 	refusals.lock = 0;
 	engine.wake = &engine.wake_seq;
 	engine.linked = false;
@@ -579,15 +751,18 @@ static int create(void)
 		.mtu_bytes = (uint32_t)smx_setting_number(SMX_SET_MTU),
 		.key_seed = (uint32_t)(smx_clock_ns() ^ (uint64_t)getpid()),
 	};
-
 	const char *host = smx_setting_text(SMX_SET_HOST);
 	int err;
 
 	pthread_once(&once, register_fork);
 	smx_guard_install();
 	err = smx_dev_create(&attr, &engine.dev);
-	if (err || !strcmp(host, "off"))
+	if (err)
 		return err;
+	for (uint32_t i = 0; i < smx_gid_count(); i++)
+		smx_dev_set_gid(engine.dev, (uint8_t)i, smx_gid_at(i)->gid.raw);
+	if (!strcmp(host, "off"))
+		return 0;
 	err = smx_dev_open_host(engine.dev, !strcmp(host, "copy"));
 	if (err) {
 		smx_dev_destroy(engine.dev);

@@ -11,6 +11,7 @@
 
 #include "dev/dev.h"
 #include "trace/refusal.h"
+#include "verbs/engine_pages.h"
 
 /* Creates the device on first use. RETURN 0 or an errno. Called by ibv_open_device. */
 int smx_engine_get(void);
@@ -42,8 +43,16 @@ void smx_engine_ring_drain(struct smx_ring *ring);
  * RETURN whether anything was done. Cheap when there is nothing to do. */
 bool smx_engine_poll(void);
 
-/* Queue pairs whose doorbell records a program writes itself: the thread watches them (DESIGN D5).
- * Call without the lock; each true is matched by one false, before the queue pair is destroyed. */
-void smx_engine_watch(struct smx_qp *qp, bool on);
+/* Queues whose doorbell records a program writes itself: from now on the device looks at them
+ * (DESIGN D5). Call without the lock; each is matched by one smx_engine_watch_end() after the queue
+ * was destroyed. */
+void smx_engine_watch_qp(struct smx_qp *qp);
+void smx_engine_watch_cq(struct smx_cq *cq);
+void smx_engine_watch_end(void);
+
+/* A UAR page is given to the program, or is about to be unmapped. Without the lock; either may come
+ * more than once. */
+void smx_engine_uar_given(struct smx_uar_page *page);
+void smx_engine_uar_gone(struct smx_uar_page *page);
 
 #endif

@@ -14,7 +14,6 @@
 #include "verbs/objects.h"
 
 enum {
-	UAR_BYTES = 4096,
 	UAR_BLUEFLAME = 0x800,		/* where the BlueFlame register lies in the page */
 	BLUEFLAME_BYTES = 256,		/* of one half */
 };
@@ -80,14 +79,14 @@ static int make_opaque(struct smx_ctx *ctx)
 
 static int make_uar(struct smx_ctx *ctx)
 {
-	ctx->uar =
-		mmap(NULL, UAR_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (ctx->uar == MAP_FAILED) {
-		ctx->uar = NULL;
-		return errno;
-	}
+	int err = smx_uar_page_map(&ctx->own_uar);
+
+	if (!err)
+		err = smx_uar_page_map(&ctx->given_uar);
+	if (err)
+		return err;
 	ctx->bf = (struct smx_dv_bf){
-		.reg = ctx->uar + UAR_BLUEFLAME,
+		.reg = ctx->own_uar.base + UAR_BLUEFLAME,
 		.uuarn = 1,
 		.buf_bytes = BLUEFLAME_BYTES,
 		.lock.needed = !ctx->single_threaded,
@@ -137,14 +136,15 @@ static void unmake(struct smx_ctx *ctx)
 	if (ctx->opaque_pd)
 		smx_cmd_dealloc_pd(smx_engine_dev(), ctx->opaque_pd);
 	smx_engine_unlock();
+	smx_engine_uar_gone(&ctx->given_uar);
 	smx_engine_put();
 	if (ctx->async)
 		smx_event_queue_fini(ctx->async);
 	free(ctx->async);
 	if (ctx->v.context.cmd_fd >= 0)
 		close(ctx->v.context.cmd_fd);
-	if (ctx->uar)
-		munmap(ctx->uar, UAR_BYTES);
+	smx_uar_page_unmap(&ctx->own_uar);
+	smx_uar_page_unmap(&ctx->given_uar);
 	smx_dv_table_fini(&ctx->qps);
 	smx_dv_table_fini(&ctx->srqs);
 	pthread_mutex_destroy(&ctx->lock);

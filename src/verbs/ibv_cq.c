@@ -187,7 +187,7 @@ static void fill_driver(struct smx_vcq *vcq, struct ibv_context *context,
 	bool single = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
 		      (attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
 
-	vcq->dv.uar = ctx->uar;
+	vcq->dv.uar = ctx->own_uar.base;
 	vcq->dv.wc_flags = attr->wc_flags;
 	vcq->dv.qps = &ctx->qps;
 	vcq->dv.srqs = &ctx->srqs;
@@ -392,6 +392,8 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 	smx_engine_unlock();
 	if (err)
 		return err;
+	if (vcq->watched)
+		smx_engine_watch_end();
 	end_events(vcq);
 	channel_use(cq, -1);
 	smx_vpd_drop(vcq->parent);

@@ -7,14 +7,14 @@
 
 #include <infiniband/verbs.h>
 
+#include "dev/dev.h"
+
 enum {
 	SMX_VENDOR_ID = 0x02c9,
 	SMX_PART_ID = 4129,			/* ConnectX-7 */
 	SMX_COMP_VECTORS = 16,
 	SMX_GID_TABLE_LEN = 256,
-	SMX_MAX_CQE = (1 << 22) - 1,
 	SMX_MAX_DM_BYTES = 256 * 1024,
-	SMX_MAX_SRQ_WR = 32767,
 	SMX_MAX_SRQ_SGE = 31,
 };
 

@@ -78,8 +78,9 @@ static bool state_posts(enum ibv_qp_state state)
  * moves it to ERR by itself nothing changes here. */
 static void state_changed(struct smx_vqp *vqp, enum ibv_qp_state state)
 {
-	vqp->dv.ex.qp_base.state = state;
-	vqp->dv.can_post = state_posts(state) && vqp->dv.sq.bb_count;
+	/* Others may be posting meanwhile. */
+	__atomic_store_n(&vqp->dv.ex.qp_base.state, state, __ATOMIC_RELAXED);
+	__atomic_store_n(&vqp->dv.can_post, state_posts(state) && vqp->dv.sq.bb_count, __ATOMIC_RELAXED);
 	if (state == IBV_QPS_RESET && vqp->dev_type != SMX_QP_DCT &&
 	    vqp->dev_type != SMX_QP_XRC_TGT) {
 		clean_cqs(vqp);
@@ -158,7 +159,7 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 	if (init)
 		*init = vqp->init;
 	if (mask & IBV_QP_STATE)
-		qp->state = attr->qp_state;
+		__atomic_store_n(&qp->state, attr->qp_state, __ATOMIC_RELAXED);
 	return 0;
 }
 
@@ -168,13 +169,11 @@ static int destroy_in_device(struct smx_vqp *vqp)
 
 	smx_engine_ring_drain(&vqp->ring_sq);
 	smx_engine_ring_drain(&vqp->ring_rq);
-	if (vqp->watched)
-		smx_engine_watch(vqp->dev, false);
 	smx_engine_lock();
 	rc = smx_cmd_destroy_qp(smx_engine_dev(), vqp->dev);
 	smx_engine_unlock();
-	if (rc && vqp->watched)
-		smx_engine_watch(vqp->dev, true);
+	if (!rc && vqp->watched)
+		smx_engine_watch_end();
 	return rc;
 }
 

@@ -4,9 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/settings.h"
@@ -147,16 +145,16 @@ int mlx5dv_set_context_attr(struct ibv_context *context, enum mlx5dv_set_ctx_att
 struct uar {
 	struct mlx5dv_devx_uar dv;
 	struct ibv_context *context;
-	size_t bytes;
+	struct smx_uar_page page;
 };
 
-/* A page of doorbell registers. Nothing listens to it by itself: doorbell records tell the device,
- * as for every queue that a program rings by hand. */
+/* A page of doorbell registers. A store to it makes the device look at the doorbell records of every
+ * queue that a program was given. */
 struct mlx5dv_devx_uar *mlx5dv_devx_alloc_uar(struct ibv_context *context, uint32_t flags)
 {
 	static uint32_t last_page;
 	struct uar *uar;
-	void *page;
+	int err;
 
 	if (flags & ~(MLX5DV_UAR_ALLOC_TYPE_NC | UAR_ALLOC_TYPE_NC_DEDICATED)) {
 		errno = smx_refuse(smx_refusals(), SMX_CHECK_ATTR_MASK, NULL,
@@ -166,15 +164,15 @@ struct mlx5dv_devx_uar *mlx5dv_devx_alloc_uar(struct ibv_context *context, uint3
 	uar = calloc(1, sizeof(*uar));
 	if (!uar)
 		return NULL;
-	uar->bytes = (size_t)sysconf(_SC_PAGESIZE);
-	page = mmap(NULL, uar->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (page == MAP_FAILED) {
+	err = smx_uar_page_map(&uar->page);
+	if (err) {
 		free(uar);
-		errno = ENOMEM;
+		errno = err;
 		return NULL;
 	}
-	uar->dv.base_addr = page;
-	uar->dv.reg_addr = (uint8_t *)page + UAR_BF_OFFSET;
+	smx_engine_uar_given(&uar->page);
+	uar->dv.base_addr = uar->page.base;
+	uar->dv.reg_addr = uar->page.base + UAR_BF_OFFSET;
 	uar->dv.page_id = __atomic_add_fetch(&last_page, 1, __ATOMIC_RELAXED);
 	uar->context = context;
 	smx_ctx_hold(context);
@@ -186,7 +184,8 @@ void mlx5dv_devx_free_uar(struct mlx5dv_devx_uar *dv)
 	struct uar *uar = container_of(dv, struct uar, dv);
 	struct ibv_context *context = uar->context;
 
-	munmap(uar->dv.base_addr, uar->bytes);
+	smx_engine_uar_gone(&uar->page);
+	smx_uar_page_unmap(&uar->page);
 	free(uar);
 	smx_ctx_drop(context);
 }

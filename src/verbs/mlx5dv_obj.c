@@ -19,6 +19,33 @@ int smx_mlx5dv_init_obj_1_2(struct mlx5dv_obj *obj, uint64_t obj_type);
 __asm__(".symver smx_mlx5dv_init_obj_1_0, mlx5dv_init_obj@MLX5_1.0");
 __asm__(".symver smx_mlx5dv_init_obj_1_2, mlx5dv_init_obj@@MLX5_1.2");
 
+enum {
+	NEVER_ARMED = UINT32_MAX, /* no arm word: those are of 30 bits */
+};
+
+/* The context's UAR page for programs. */
+static uint8_t *give_uar(struct ibv_context *context)
+{
+	struct smx_ctx *ctx = smx_ctx_of(context);
+
+	smx_engine_uar_given(&ctx->given_uar);
+	return ctx->given_uar.base;
+}
+
+/* The first arming of a fresh queue stores 0 over 0; only a word that stands there before makes it
+ * visible. */
+static void watch_cq(struct smx_vcq *vcq)
+{
+	be32 *arm = &vcq->dv.dbrec[SMX_CQ_DBREC_ARM];
+
+	if (!vcq->dv.ex.channel || vcq->watched)
+		return;
+	vcq->watched = true;
+	if (!be32_load_acquire(arm))
+		be32_store_release(arm, NEVER_ARMED);
+	smx_engine_watch_cq(vcq->dev);
+}
+
 static void give_qp(struct ibv_qp *in, struct mlx5dv_qp *out)
 {
 	struct smx_vqp *vqp = smx_vqp_of(in);
@@ -32,14 +59,15 @@ static void give_qp(struct ibv_qp *in, struct mlx5dv_qp *out)
 	out->rq.buf = dv->rq.buf;
 	out->rq.wqe_cnt = dv->rq.wqe_count;
 	out->rq.stride = dv->rq.stride_bytes;
-	out->bf.reg = dv->bf ? dv->bf->reg : NULL;
+	out->bf.reg = dv->bf ? give_uar(in->context) + (dv->bf->reg - smx_ctx_of(in->context)->own_uar.base)
+			     : NULL;
 	out->bf.size = dv->bf && dv->bf->uuarn ? dv->bf->buf_bytes : 0;
 	/* Nothing maps to a device here: offsets and raw handles are not given. */
 	out->comp_mask = given;
 	if (dv->bf && !vqp->watched && vqp->dev_type != SMX_QP_DCT &&
 	    vqp->dev_type != SMX_QP_XRC_TGT) {
 		vqp->watched = true;
-		smx_engine_watch(vqp->dev, true);
+		smx_engine_watch_qp(vqp->dev);
 	}
 }
 
@@ -51,10 +79,11 @@ static void give_cq(struct ibv_cq *in, struct mlx5dv_cq *out)
 	out->dbrec = (__be32 *)(void *)vcq->dv.dbrec;
 	out->cqe_cnt = vcq->dv.cqe_count;
 	out->cqe_size = vcq->dv.cqe_bytes;
-	out->cq_uar = smx_ctx_of(in->context)->uar;
+	out->cq_uar = give_uar(in->context);
 	out->cqn = vcq->dv.cqn;
 	out->comp_mask = 0;
 	vcq->dv_owned = true;
+	watch_cq(vcq);
 }
 
 static void give_srq(struct ibv_srq *in, struct mlx5dv_srq *out)
@@ -124,6 +153,6 @@ int smx_mlx5dv_init_obj_1_0(struct mlx5dv_obj *obj, uint64_t obj_type)
 	int rc = smx_mlx5dv_init_obj_1_2(obj, obj_type);
 
 	if (!rc && obj_type & MLX5DV_OBJ_CQ)
-		obj->cq.out->cq_uar = &smx_ctx_of(obj->cq.in->context)->uar;
+		obj->cq.out->cq_uar = &smx_ctx_of(obj->cq.in->context)->given_uar.base;
 	return rc;
 }

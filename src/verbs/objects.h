@@ -19,7 +19,9 @@ struct smx_ctx {
 	struct verbs_context v;		/* v.context is the program's ibv_context */
 	uint32_t refs;			/* objects in it, by smx_ctx_hold(); once closed it goes with the last */
 	struct smx_dv_table qps, srqs;
-	uint8_t *uar;			/* one page: BlueFlame halves and CQ arm doorbell; ordinary memory */
+	struct smx_uar_page own_uar; /* what the driver rings: BlueFlame halves and CQ arm doorbell;
+					ordinary memory */
+	struct smx_uar_page given_uar;	/* what programs are given: looked at, and protected at times */
 	struct smx_dv_bf bf;
 	struct smx_pd *opaque_pd;	/* the device-owned 64 bytes that memcpy WQEs name */
 	struct smx_mkey *opaque_mkey;
@@ -115,6 +117,7 @@ struct smx_vcq {
 	uint32_t comp_events, async_events;	/* delivered to get_cq_event / get_async_event */
 	uint32_t cqe_bytes;
 	bool dv_owned;			/* mlx5dv_init_obj gave it away: the program consumes, dv.ci is stale */
+	bool watched;			/* and may arm it: smx_engine_watch_cq */
 };
 
 struct smx_vsrq {
@@ -153,7 +156,7 @@ struct smx_vqp {
 	uint64_t failures;		/* failed work requests of this queue pair; the first is a line on stderr */
 	uint64_t flushes;		/* those flushed behind a failure; counted, not printed */
 	bool fork_copy;
-	bool watched;			/* mlx5dv_init_obj gave its queues away: smx_engine_watch */
+	bool watched;			/* mlx5dv_init_obj gave its queues away: smx_engine_watch_qp */
 	struct smx_xrc_tgt *tgt;	/* XRC_RECV: what ibv_open_qp shares; see ibv_qp_xrc.c */
 	be32 own_dbrec[16] __attribute__((aligned(64)));	/* where no allocator of a parent domain gives one */
 };

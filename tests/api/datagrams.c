@@ -156,6 +156,78 @@ static void lost(const void *arg)
 	T_DONE(b.rcq, 2, IBV_WC_RECV);
 }
 
+static bool is_v4(const union ibv_gid *gid)
+{
+	static const uint8_t prefix[12] = { [10] = 0xff, [11] = 0xff };
+
+	return !memcmp(gid, prefix, sizeof(prefix));
+}
+
+/* Is the GRH in dst from one GID to another? */
+static bool grh_is(const union ibv_gid *from, const union ibv_gid *to)
+{
+	const uint8_t *grh = dst.p;
+
+	if (is_v4(from))
+		return grh[20] == 0x45 && !memcmp(grh + 32, from->raw + 12, 4) && !memcmp(grh + 36, to->raw + 12, 4);
+	return grh[0] >> 4 == 6 && !memcmp(grh + 8, from, 16) && !memcmp(grh + 24, to, 16);
+}
+
+/* The source in the GRH is the GID that the address names by its index: every one of the port. */
+static void source_gid(const void *arg)
+{
+	/* One for sources of IPv6, one for those of IPv4. */
+	union ibv_gid group[2] = { { .raw = { 0xff, 0x0e, [15] = 9 } },
+				   { .raw = { 0xff, 0x0e, [10] = 0xff, [11] = 0xff, 239, 4, 5, 6 } } };
+	struct ibv_qp_attr attr = t_attr(env, 0);
+	struct ibv_gid_entry gids[256];
+	ssize_t n = ibv_query_gid_table(env->ctx, gids, 256, 0);
+
+	(void)arg;
+	MUST(n > 0, "ibv_query_gid_table");
+	for (int g = 0; g < 2; g++)
+		EXPECT_EQ(ibv_attach_mcast(b.qp, &group[g], 0), 0, "ibv_attach_mcast");
+	for (ssize_t i = 0; i < n; i++) {
+		struct t_op o = to_b(IBV_WR_SEND, 1, 50);
+
+		attr.ah_attr.grh.sgid_index = gids[i].gid_index;
+		attr.ah_attr.grh.dgid = group[is_v4(&gids[i].gid)];
+		o.ah = ibv_create_ah(env->pd, &attr.ah_attr);
+		MUST(o.ah, "ibv_create_ah");
+		o.dest = 0xffffff;
+		t_recv(&b, 2, t_sge(&dst, 0, 1024));
+		EXPECT_EQ(t_post(&a, &o), 0, "SEND");
+		T_DONE(a.scq, 1, IBV_WC_SEND);
+		T_DONE(b.rcq, 2, IBV_WC_RECV);
+		EXPECT(grh_is(&gids[i].gid, &attr.ah_attr.grh.dgid), "source of GID index %u", gids[i].gid_index);
+		EXPECT_EQ(ibv_destroy_ah(o.ah), 0, "ibv_destroy_ah");
+	}
+	for (int g = 0; g < 2; g++)
+		EXPECT_EQ(ibv_detach_mcast(b.qp, &group[g], 0), 0, "ibv_detach_mcast");
+}
+
+/* An address that the program made itself, with an index that has no GID: the request fails. */
+static void unknown_gid(const void *arg)
+{
+	struct ibv_ah *bad = t_ah(env);
+	struct mlx5dv_ah dv = { 0 };
+	struct mlx5dv_obj obj = { .ah = { bad, &dv } };
+	struct t_op o = to_b(IBV_WR_SEND, 1, 50);
+
+	(void)arg;
+	MUST(!mlx5dv_init_obj(&obj, MLX5DV_OBJ_AH), "mlx5dv_init_obj");
+	dv.av->grh_gid_fl |= htobe32(255u << 20);
+	o.ah = bad;
+	t_why_begin();
+	EXPECT_EQ(t_post(&a, &o), 0, "SEND");
+	T_FAILED(a.scq, 1, T_QP_OP);
+	T_WHY("wqe_ah", a.qp->qp_num);
+	EXPECT_EQ(t_qp_state(a.qp), IBV_QPS_SQE, "state");
+	t_reset(a.qp);
+	t_ud_rts(env, a.qp);
+	EXPECT_EQ(ibv_destroy_ah(bad), 0, "ibv_destroy_ah");
+}
+
 static void multicast(const void *arg)
 {
 	union ibv_gid group = { .raw = { 0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3 } };
@@ -243,6 +315,8 @@ int main(void)
 	for (size_t i = 0; i < sizeof(losses) / sizeof(losses[0]); i++)
 		t_case(losses[i].name, lost, &losses[i]);
 	t_case("multicast", multicast, NULL);
+	t_case("the source GID is the one of the address's index", source_gid, NULL);
+	t_case("a source GID index that has no GID", unknown_gid, NULL);
 	t_case("UC", uc, NULL);
 	t_case("tear down", tear_down, NULL);
 	return t_close(env);

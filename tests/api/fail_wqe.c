@@ -160,7 +160,7 @@ static void wrong_index(const void *arg)
 	struct mlx5dv_obj obj = { .qp = { .in = p.a.qp, .out = &qp }, .cq = { .in = p.a.scq, .out = &cq } };
 	uint64_t end = t_now_ms() + 10000;
 	struct mlx5_wqe_ctrl_seg ctrl;
-	volatile uint8_t *cqe;
+	uint8_t *cqe;
 
 	(void)arg;
 	MUST(!mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ), "mlx5dv_init_obj");
@@ -170,8 +170,8 @@ static void wrong_index(const void *arg)
 	t_why_begin();
 	__atomic_store_n(&qp.dbrec[MLX5_SND_DBR], htobe32(1), __ATOMIC_RELEASE);
 	__atomic_store_n((uint64_t *)qp.bf.reg, *(uint64_t *)&ctrl, __ATOMIC_RELEASE);
-	cqe = (volatile uint8_t *)cq.buf + cq.cqe_size - 64;
-	while (cqe[63] >> 4 == MLX5_CQE_INVALID && t_now_ms() < end)
+	cqe = (uint8_t *)cq.buf + cq.cqe_size - 64;
+	while (__atomic_load_n(&cqe[63], __ATOMIC_ACQUIRE) >> 4 == MLX5_CQE_INVALID && t_now_ms() < end)
 		usleep(100);
 	EXPECT_EQ(cqe[63] >> 4, MLX5_CQE_REQ_ERR, "CQE opcode");
 	EXPECT_EQ(cqe[55], 0x02, "syndrome");

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Objects of one context in another (import), parent and thread domains, protection between domains of several
  * contexts. */
+#include <sys/wait.h>
+
 #include "t_why.h"
 
 static struct t_env *env;
@@ -174,6 +176,50 @@ static void two_contexts(const void *arg)
 	free(other);
 }
 
+/* A forked child has a copy of everything; what it makes and does works there, and does not show here. */
+static void forked(const void *arg)
+{
+	struct t_spec s = { .ops = T_RC_OPS };
+	struct t_pair p;
+	struct t_op o = t_rdma(IBV_WR_RDMA_WRITE, 1, t_sge(&src, 0, 64), src.key, src.va + 1024);
+	int status;
+	pid_t child;
+
+	(void)arg;
+#if defined(__SANITIZE_THREAD__)
+	t_skip("ThreadSanitizer does not follow a fork of several threads");
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+	t_skip("ThreadSanitizer does not follow a fork of several threads");
+#endif
+#endif
+	p = t_pair(env, &s);
+	t_fill(src.p, 64, 1);
+	memset(src.p + 1024, 0, 64);
+	fflush(stdout);
+	child = fork();
+	MUST(child >= 0, "fork");
+	if (!child) {
+		struct t_pair own;
+
+		t_state.failures = 0;
+		if (setjmp(t_state.out))
+			_exit(2);
+		own = t_pair(env, &s);
+		if (t_post(&own.a, &o) || t_poll(own.a.scq).wc.status != IBV_WC_SUCCESS || !t_is(src.p + 1024, 64, 1))
+			_exit(3);
+		t_pair_free(&own);
+		_exit(t_state.failures ? 4 : 0);
+	}
+	MUST(waitpid(child, &status, 0) == child, "waitpid");
+	EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child's status is 0x%x", status);
+	EXPECT(t_all(src.p + 1024, 64, 0), "the child wrote to the parent's memory");
+	EXPECT_EQ(t_post(&p.a, &o), 0, "WRITE in the parent");
+	T_DONE(p.a.scq, 1, IBV_WC_RDMA_WRITE);
+	EXPECT(t_is(src.p + 1024, 64, 1), "data");
+	t_pair_free(&p);
+}
+
 static void tear_down(const void *arg)
 {
 	(void)arg;
@@ -189,6 +235,7 @@ int main(void)
 	t_case("parent domain with an allocator", parent_domain, NULL);
 	t_case("an allocator that fails", allocator_that_fails, NULL);
 	t_case("two contexts", two_contexts, NULL);
+	t_case("a forked child", forked, NULL);
 	t_case("tear down", tear_down, NULL);
 	return t_close(env);
 }

@@ -25,7 +25,7 @@ struct job {
 	uint64_t *counter;		/* remote */
 	uint64_t sum;
 	int errors, polled;
-	volatile bool *stop;
+	bool *stop;
 };
 
 static void run_all(struct job *job, int n, void *(*fn)(void *))
@@ -217,12 +217,12 @@ static void *churn(void *arg)
 		j->errors += cq && ibv_destroy_cq(cq);
 		j->errors += mr && ibv_dereg_mr(mr);
 		j->polled++;
-	} while (!*j->stop);
+	} while (!__atomic_load_n(j->stop, __ATOMIC_RELAXED));
 	free(m);
 	return NULL;
 }
 
-struct traffic { struct job *job; pthread_barrier_t *start; volatile bool stop; };
+struct traffic { struct job *job; pthread_barrier_t *start; bool stop; };
 
 static void *traffic(void *arg)
 {
@@ -243,7 +243,7 @@ static void *traffic(void *arg)
 		if (j->errors)
 			break;
 	}
-	t->stop = true;
+	__atomic_store_n(&t->stop, true, __ATOMIC_RELAXED);
 	return NULL;
 }
 

@@ -253,8 +253,9 @@ static void an_empty_queue_turns_the_device_once(void **state)
  * or a target of many. */
 static void shared_receives_are_found_by_queue_pair_or_by_number(void **state)
 {
-	static const struct { uint32_t qpn; bool of_qp, no_rq; } cases[] = {
-		{ WORLD_QPN, true, true }, { 0x9999, false, false }, { WORLD_QPN, false, true },
+	static const struct { uint32_t qpn; bool of_qp, no_rq, unlisted; } cases[] = {
+		{ WORLD_QPN, true, true, false }, { WORLD_QPN, true, true, true }, { 0x9999, false, false, false },
+		{ WORLD_QPN, false, true, false },
 	};
 	(void)state;
 
@@ -270,6 +271,8 @@ static void shared_receives_are_found_by_queue_pair_or_by_number(void **state)
 			assert_int_equal(smx_dv_post_srq_recv(&w->srq.ibv, &wr, &bad), 0);
 			if (cases[i].of_qp)
 				w->qp.srq = &w->srq;
+			if (cases[i].unlisted)	/* an SRQ of another context */
+				assert_int_equal(smx_dv_table_set(&w->srqs, WORLD_SRQN, NULL), 0);
 			if (cases[i].no_rq)
 				w->qp.rq.wqe_count = 0;
 			world_cqe(w, error ? SMX_CQE_RESP_ERR : SMX_CQE_RESP_SEND,
@@ -398,7 +401,7 @@ static void response_data_in_the_cqe_goes_to_the_request(void **state)
 		ibv_wr_start(&w->qp.ex);
 		ibv_wr_rdma_read(&w->qp.ex, 1, 2);
 		ibv_wr_set_sge_list(&w->qp.ex, 3, sge);
-		ibv_wr_atomic_fetch_add(&w->qp.ex, 1, 2, 3);
+		ibv_wr_atomic_fetch_add(&w->qp.ex, 1, 2, 0x0000002000000000);
 		ibv_wr_set_sge(&w->qp.ex, 1, (uintptr_t)&old, 8);
 		assert_int_equal(ibv_wr_complete(&w->qp.ex), 0);
 		fill_inline(w, world_cqe(w, SMX_CQE_REQ, &(struct smx_cqe64){ .op_own = SMX_CQE_INLINE_32,
@@ -415,6 +418,73 @@ static void response_data_in_the_cqe_goes_to_the_request(void **state)
 		assert_memory_equal(&old, "\x40\x41\x42\x43\x44\x45\x46\x47", 8);
 		world_free(w);
 	}
+}
+
+/* A response on a DCI: the address stands before the data. */
+static void response_data_on_a_dci_goes_to_the_request(void **state)
+{
+	struct ibv_qp_cap cap = { .max_send_wr = 4, .max_send_sge = 1 };
+	struct world *w = world_new(SMX_DV_DCI, OPS_RC, 0, &cap);
+	struct smx_dv_ah ah = { 0 };
+	uint8_t a[32] = { 0 };
+	struct ibv_wc wc;
+	(void)state;
+
+	ibv_wr_start(&w->qp.ex);
+	ibv_wr_rdma_read(&w->qp.ex, 1, 0x0000002000000000);
+	ibv_wr_set_sge(&w->qp.ex, 1, (uintptr_t)a, 32);
+	mlx5dv_wr_set_dc_addr(&w->qp.dv, &ah.ibv, 1, 0x0000002000000000);
+	assert_int_equal(ibv_wr_complete(&w->qp.ex), 0);
+	fill_inline(w, world_cqe(w, SMX_CQE_REQ, &(struct smx_cqe64){ .op_own = SMX_CQE_INLINE_32,
+		    .byte_cnt = to_be32(32), .sop_drop_qpn = to_be32(SMX_OP_RDMA_READ << 24 | WORLD_QPN) }), true);
+	assert_int_equal(world_poll(w, 1, &wc), 1);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	for (int k = 0; k < 32; k++)
+		assert_int_equal(a[k], 0x40 + k);
+	world_free(w);
+}
+
+/* What an earlier receive left behind the end of the list is not written to. */
+static void the_end_of_a_list_ends_it(void **state)
+{
+	struct world *w = world_rc();
+	uint8_t old[64] = { 0 }, now[4] = { 0 }, none[64] = { 0 };
+	struct ibv_sge three[3] = { { (uintptr_t)old, 8, 1 }, { (uintptr_t)old, 8, 1 }, { (uintptr_t)old, 64, 1 } };
+	struct ibv_sge one = { (uintptr_t)now, 4, 1 };
+	struct ibv_wc wc;
+	(void)state;
+
+	w->qp.rq.wqe_count = 1;
+	post_recv(w, 1, three, 3);
+	world_cqe(w, SMX_CQE_RESP_SEND, &(struct smx_cqe64){ .sop_drop_qpn = to_be32(WORLD_QPN) });
+	assert_int_equal(world_poll(w, 1, &wc), 1);
+	post_recv(w, 2, &one, 1);
+	fill_inline(w, world_cqe(w, SMX_CQE_RESP_SEND, &(struct smx_cqe64){ .op_own = SMX_CQE_INLINE_32,
+		    .byte_cnt = to_be32(32), .sop_drop_qpn = to_be32(WORLD_QPN) }), true);
+	assert_int_equal(world_poll(w, 1, &wc), 1);
+	assert_int_equal(wc.status, IBV_WC_LOC_LEN_ERR);
+	assert_memory_equal(old, none, sizeof(old));
+	world_free(w);
+}
+
+static void a_signed_receive_scatters_behind_its_signature(void **state)
+{
+	struct world *w = world_rc();
+	uint8_t a[8] = { 0 };
+	struct ibv_sge sge = { (uintptr_t)a, 8, 1 };
+	struct ibv_wc wc;
+	(void)state;
+
+	w->qp.wq_sig = true;
+	post_recv(w, 1, &sge, 1);
+	memset(w->qp.rq.buf, 0, 8);
+	w->qp.rq.buf[6] = 0x01;	/* key 0x100, no bytes: looks like the end of a list */
+	fill_inline(w, world_cqe(w, SMX_CQE_RESP_SEND, &(struct smx_cqe64){ .op_own = SMX_CQE_INLINE_32,
+		    .byte_cnt = to_be32(8), .sop_drop_qpn = to_be32(WORLD_QPN) }), true);
+	assert_int_equal(world_poll(w, 1, &wc), 1);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	assert_int_equal(a[7], 0x47);
+	world_free(w);
 }
 
 static void buffers_that_are_gone_fail_the_completion_only(void **state)
@@ -560,6 +630,16 @@ static void a_moved_queue_is_read_where_it_is_now(void **state)
 		assert_int_equal(world_poll(w, 1, &wc), 1);
 		assert_int_equal(wc.wr_id, i);
 	}
+	/* Again, where the first round of the new ring is an odd one: its entries are not taken for completions. */
+	while (!(w->cq.ci & 16) || w->cq.ci & 3) {
+		assert_int_equal(world_write(w, 0), 0);
+		world_done(w, w->qp.sq.cur_post - 1, SMX_OP_RDMA_WRITE);
+		assert_int_equal(world_poll(w, 1, &wc), 1);
+	}
+	smx_dv_cq_init_buf(fresh, 16, 64);
+	smx_dv_cq_moved(&w->cq, fresh, 16);
+	assert_int_equal(world_poll(w, 1, &wc), 0);
+	assert_int_equal(w->cq.ci, w->pi);
 	world_free(w);
 }
 
@@ -596,6 +676,9 @@ int main(void)
 		cmocka_unit_test(a_cqe_of_nothing_is_an_error_not_a_crash),
 		cmocka_unit_test(received_data_in_the_cqe_goes_to_its_buffers),
 		cmocka_unit_test(response_data_in_the_cqe_goes_to_the_request),
+		cmocka_unit_test(response_data_on_a_dci_goes_to_the_request),
+		cmocka_unit_test(the_end_of_a_list_ends_it),
+		cmocka_unit_test(a_signed_receive_scatters_behind_its_signature),
 		cmocka_unit_test(buffers_that_are_gone_fail_the_completion_only),
 		cmocka_unit_test(inline_data_for_a_write_is_an_error),
 		cmocka_unit_test(arming_names_sequence_kind_and_consumer),

@@ -165,6 +165,8 @@ static void srq_entries_are_linked_and_keep_empty_entries(void **state)
 	assert_int_equal(post_srq(w, 8, sge, 3), 0);
 	assert_int_equal(be32_load_acquire(w->srq_dbrec), 2);
 	assert_int_equal(w->rung_srq, 2);
+	assert_int_equal(post_srq(w, 9, sge, -1), EINVAL);
+	assert_refused(w, SMX_CHECK_POST_RECV_SGE);
 	assert_int_equal(post_srq(w, 9, sge, 4), EINVAL);
 	assert_refused(w, SMX_CHECK_POST_RECV_SGE);
 	sge[0].length = 0x80000000;
@@ -173,6 +175,20 @@ static void srq_entries_are_linked_and_keep_empty_entries(void **state)
 	assert_int_equal(post_srq(w, 9, NULL, 0), 0);
 	assert_int_equal(post_srq(w, 10, NULL, 0), ENOMEM);
 	assert_refused(w, SMX_CHECK_POST_RQ_FULL);
+	world_free(w);
+}
+
+static void srq_counts_each_receive_of_a_list(void **state)
+{
+	struct world *w = world_rc();
+	struct ibv_recv_wr wr[4] = { { .next = &wr[1] }, { .next = &wr[2] }, { .next = &wr[3] } }, *bad = NULL;
+	(void)state;
+
+	world_srq(w, 3, 1);
+	assert_int_equal(smx_dv_post_srq_recv(&w->srq.ibv, wr, &bad), ENOMEM);
+	assert_ptr_equal(bad, &wr[3]);
+	assert_int_equal(be32_load_acquire(w->srq_dbrec), 3);
+	assert_int_equal(w->rung_srq, 1);
 	world_free(w);
 }
 
@@ -226,6 +242,7 @@ int main(void)
 		cmocka_unit_test(a_full_receive_queue_refuses_until_a_completion),
 		cmocka_unit_test(a_signed_receive_starts_behind_its_signature),
 		cmocka_unit_test(srq_entries_are_linked_and_keep_empty_entries),
+		cmocka_unit_test(srq_counts_each_receive_of_a_list),
 		cmocka_unit_test(srq_entries_come_back_in_any_order),
 	};
 

@@ -515,7 +515,8 @@ static void rhythms_that_do_not_fit(void **state)
 
 		memset(want, 0xee, ROOM);
 		for (uint64_t k = 0; k < total; k++)
-			want[k / to_bytes * 40 + k % to_bytes] = a[k / from_bytes * 40 + k % from_bytes];
+			want[k / to_bytes * 40 + k % to_bytes] =
+				a[k / from_bytes * 40 + k % from_bytes];
 		memset(b, 0xee, ROOM);
 		smx_walk_range(&s, &w->dev, &w->pd, QPN, SMX_DMA_GATHER, from->key, 0, total);
 		smx_walk_range(&d, &w->dev, &w->pd, QPN, SMX_DMA_SCATTER, to->key, 0, total);
@@ -549,6 +550,103 @@ static void rhythms_that_do_not_fit(void **state)
 	free(want);
 }
 
+/* A batch of one side ends inside the other's turn, where its rest looks like a whole block. */
+static void rests_that_look_whole(void **state)
+{
+	enum { TURNS = 1200 };
+	static uint8_t a[TURNS * 40], b[TURNS * 40], want[TURNS * 40], flat[TURNS * 16];
+	struct world *w = world_new();
+	struct smx_mkey *mr_a = world_region(w, a, sizeof(a), RIGHTS_ALL);
+	struct smx_mkey *mr_b = world_region(w, b, sizeof(b), RIGHTS_ALL),
+			*two = world_indirect(w, 8), *from;
+	uint16_t b16[] = { 16 }, b8[] = { 8, 8 }, stride[] = { 40, 40 };
+	uint64_t va[] = { (uintptr_t)a, (uintptr_t)a + 20 }, done;
+	struct smx_sge parts[] = { { (uintptr_t)flat, 4104, 0, true },
+				   { (uintptr_t)flat + 4104, sizeof(flat) - 4104, 0, true } };
+	struct layout l = { .n = 0 };
+	struct smx_dma_fault fault;
+	struct smx_walk s, d;
+	struct smx_umr umr;
+	(void)state;
+
+	for (size_t i = 0; i < sizeof(a); i++)
+		a[i] = (uint8_t)(i * 13 + (i >> 8));
+	/* Blocks of 16 into two of 4, then blocks of 8. */
+	layout_block(&l, 2, 1);
+	layout_ent(&l, mr_b->key, (uintptr_t)b, 4, 4);
+	layout_block(&l, 100, 1);
+	layout_ent(&l, mr_b->key, (uintptr_t)b + 8, 8, 40);
+	umr = umr_layout(two, &l, 808, RIGHTS_ALL);
+	assert_int_equal(world_umr(w, &umr, QPN), SMX_CHECK_NONE);
+	from = strided(w, mr_a, 50, 1, b16, stride, va);
+	for (size_t k = 0; k < 800; k++)
+		want[k < 8 ? k : 8 + (k - 8) / 8 * 40 + k % 8] = a[k / 16 * 40 + k % 16];
+	smx_walk_range(&s, &w->dev, &w->pd, QPN, SMX_DMA_GATHER, from->key, 0, 800);
+	smx_walk_range(&d, &w->dev, &w->pd, QPN, SMX_DMA_SCATTER, two->key, 0, 808);
+	assert_int_equal(smx_dma_copy(&d, &s, 808, &done, &fault), SMX_CHECK_NONE);
+	assert_int_equal(done, 800);
+	assert_memory_equal(b, want, sizeof(b));
+
+	/* Turns of 8 and 8 into flat pieces, the first of which ends after an odd number of
+	 * them. */
+	from = strided(w, mr_a, TURNS, 2, b8, stride, va);
+	smx_walk_range(&s, &w->dev, &w->pd, QPN, SMX_DMA_GATHER, from->key, 0, sizeof(flat));
+	list_walk(w, &d, SMX_DMA_SCATTER, parts, 2);
+	assert_int_equal(smx_dma_copy(&d, &s, sizeof(flat), &done, &fault), SMX_CHECK_NONE);
+	assert_int_equal(done, sizeof(flat));
+	for (size_t k = 0; k < sizeof(flat); k++)
+		assert_int_equal(flat[k], a[k / 16 * 40 + (k % 16 < 8 ? k % 16 : 12 + k % 16)]);
+	world_free(w);
+}
+
+/* Where the shorter side ends, the other stands right behind what was copied. */
+static void longer_side_stays_where_the_copy_ended(void **state)
+{
+	static uint8_t mem[4096], flat[2048], want[4096];
+	struct world *w = world_new();
+	struct smx_mkey *mr = world_region(w, mem, sizeof(mem), RIGHTS_ALL), *key;
+	uint16_t bytes[] = { 8 }, stride[] = { 32 };
+	uint64_t va[] = { (uintptr_t)mem }, done;
+	struct smx_dma_fault fault;
+	struct smx_walk strides, other;
+	struct smx_sge part;
+	(void)state;
+
+	key = strided(w, mr, 100, 1, bytes, stride, va);
+	for (unsigned int as_dst = 0; as_dst < 2; as_dst++) {
+		uint64_t at = 0;
+
+		for (size_t i = 0; i < sizeof(flat); i++)
+			flat[i] = as_dst ? (uint8_t)(i * 7 + 1) : 0;
+		for (size_t i = 0; i < sizeof(mem); i++)
+			mem[i] = want[i] = (uint8_t)(i * 3 + (i >> 8));
+		smx_walk_range(&strides, &w->dev, &w->pd, QPN,
+			       as_dst ? SMX_DMA_SCATTER : SMX_DMA_GATHER, key->key, 0, 800);
+		for (uint64_t n = 1; at + n <= 800; at += n, n += 13) {
+			part = (struct smx_sge){ (uintptr_t)flat + at, n, 0, true };
+			list_walk(w, &other, as_dst ? SMX_DMA_GATHER : SMX_DMA_SCATTER, &part, 1);
+			if (as_dst)
+				assert_int_equal(
+					smx_dma_copy(&strides, &other, 9999, &done, &fault),
+					SMX_CHECK_NONE);
+			else
+				assert_int_equal(
+					smx_dma_copy(&other, &strides, 9999, &done, &fault),
+					SMX_CHECK_NONE);
+			assert_int_equal(done, n);
+		}
+		assert_true(at > 600);
+		for (uint64_t k = 0; k < at; k++) {
+			if (as_dst)
+				want[k / 8 * 32 + k % 8] = flat[k];
+			else
+				assert_int_equal(flat[k], mem[k / 8 * 32 + k % 8]);
+		}
+		assert_memory_equal(mem, want, sizeof(mem));
+	}
+	world_free(w);
+}
+
 static int faults_to_come;
 static const void *fault_at;
 
@@ -564,7 +662,8 @@ static bool failing_call(void (*fn)(void *), void *arg, const void **fault)
 	return faults_to_come-- > 0 ? false : smx_guard_call(fn, arg, fault);
 }
 
-/* Memory that is back when the batch is tried again: the copy goes on, to its end and no further. */
+/* Memory that is back when the batch is tried again: the copy goes on, to its end and no
+ * further. */
 static void fault_that_does_not_repeat(void **state)
 {
 	struct world *w = world_new();
@@ -580,7 +679,10 @@ static void fault_that_does_not_repeat(void **state)
 	w->dev.attr.env.call = failing_call;
 	for (unsigned int i = 0; i < 4 * 3; i++) {
 		uint16_t n = (uint16_t)(i % 3);		/* entries; 0: a plain region */
-		uint64_t total = n == 0 ? 300 : n == 1 ? 8 * 30 : 11 * 30, limit = i / 3 % 2 ? total - 5 : total + 5;
+		uint64_t total = n == 0	  ? 300
+				 : n == 1 ? 8 * 30
+					  : 11 * 30,
+			 limit = i / 3 % 2 ? total - 5 : total + 5;
 		uint64_t good = limit < total ? limit : total;
 		struct smx_mkey *key = n ? strided(w, mr, 30, n, bytes, stride, va) : mr;
 		struct smx_sge to = { (uintptr_t)flat, i / 6 ? sizeof(flat) : total, 0, true };
@@ -594,7 +696,8 @@ static void fault_that_does_not_repeat(void **state)
 		}
 		memset(flat, 0xee, sizeof(flat));
 		memset(want + good, 0xee, sizeof(want) - good);
-		smx_walk_range(&s, &w->dev, &w->pd, QPN, SMX_DMA_GATHER, key->key, n ? 0 : (uintptr_t)mem, total);
+		smx_walk_range(&s, &w->dev, &w->pd, QPN, SMX_DMA_GATHER, key->key,
+			       n ? 0 : (uintptr_t)mem, total);
 		list_walk(w, &d, SMX_DMA_SCATTER, &to, 1);
 		fault_at = mem;
 		faults_to_come = 1;
@@ -612,6 +715,8 @@ int main(void)
 		cmocka_unit_test(strided_copies_equal_a_plain_loop),
 		cmocka_unit_test(copies_resume_where_they_stopped),
 		cmocka_unit_test(rhythms_that_do_not_fit),
+		cmocka_unit_test(rests_that_look_whole),
+		cmocka_unit_test(longer_side_stays_where_the_copy_ended),
 		cmocka_unit_test(fault_that_does_not_repeat),
 		cmocka_unit_test(overlapping_runs_move),
 		cmocka_unit_test(null_and_implicit_keys),

@@ -212,7 +212,8 @@ static void random_items(struct forest *f, struct model *m)
 		it->num_ent = (uint32_t)below(f, SUBS + 1);
 		for (uint32_t s = 0; s < SUBS; s++) {
 			static const uint8_t round[] = { 1, 2, 4, 8, 16, 32, 64 };
-			uint32_t bytes = one_in(f, 2) ? round[below(f, 7)] : (uint32_t)below(f, 150);
+			uint32_t bytes =
+				one_in(f, 2) ? round[below(f, 7)] : (uint32_t)below(f, 150);
 			uint32_t extent;
 
 			if (one_in(f, 8))
@@ -399,7 +400,8 @@ static void compare_walk(struct forest *f, const struct request *r)
 	smx_outcome check;
 
 	start(f, &first, r);
-	assert_int_equal(smx_walk_skip(&first, at, &fault), SMX_CHECK_NONE);
+	assert_int_equal(smx_walk_skip(&first, at / 2, &fault), SMX_CHECK_NONE);
+	assert_int_equal(smx_walk_skip(&first, at - at / 2, &fault), SMX_CHECK_NONE);
 	w = first;	/* a walk may be copied */
 	memset(&first, 0x5a, sizeof(first));
 	for (;;) {
@@ -458,7 +460,8 @@ static void compare_copy(struct forest *f, const struct request *src, const stru
 		expect_wrong(dst, check, &fault);
 }
 
-/* A spoiled key may lead into the other side's memory; what then overlaps has no one right answer. */
+/* A spoiled key may lead into the other side's memory; what then overlaps has no one right
+ * answer. */
 static bool stays_in(const struct request *r, const uint8_t *arena)
 {
 	for (uint64_t i = 0; i < r->good; i++) {
@@ -511,7 +514,10 @@ static void agrees_with_oracle_on_random_keys(void **state)
 static void totals_add_up(void **state)
 {
 	const struct smx_sge list[] = {
-		{ .length = 5 }, { .length = 0 }, { .length = 1ull << 31 }, { .length = 1ull << 31 },
+		{ .length = 5 },
+		{ .length = 0 },
+		{ .length = 1ull << 31 },
+		{ .length = 1ull << 31 },
 	};
 	(void)state;
 
@@ -635,6 +641,10 @@ static void walk_survives_changes_of_its_keys(void **state)
 	assert_int_equal(world_umr(w, &umr, 1), SMX_CHECK_NONE);
 	assert_int_equal(smx_walk_next(&walk, 4, &run, &fault), SMX_CHECK_NONE);
 	assert_ptr_equal(run.ptr, b + 4);
+	umr = (struct smx_umr){ .key = list->key, .ctx.free = SMX_MKC_FREE };
+	umr.ctrl.mkey_mask = to_be64(SMX_UMR_MASK_FREE);
+	assert_int_equal(world_umr(w, &umr, 1), SMX_CHECK_NONE);
+	assert_int_equal(smx_walk_next(&walk, 4, &run, &fault), SMX_CHECK_GATHER_FREE);
 	assert_int_equal(smx_mkey_destroy(&w->dev, list), 0);
 	assert_int_equal(smx_walk_next(&walk, 4, &run, &fault), SMX_CHECK_GATHER_KEY);
 	world_free(w);
