@@ -557,14 +557,21 @@ static void sleep_protected(uint64_t ns)
 }
 
 /* Until the program's next store to a UAR page, or until the device has something to do. Leaving the
- * device may take a turn for others, which opens the pages. */
+ * device may take a turn for others, which opens the pages. Another process's first message is noticed
+ * when a wait ends; from then on the thread naps instead. */
 static void sleep_on_pages(void)
 {
+	uint32_t heard;
+
+	if (!smx_dev_doze(engine.dev, true))
+		return;
+	heard = __atomic_load_n(engine.wake, __ATOMIC_ACQUIRE);
 	engine.pages_shut = true;
 	leave();
 	if (engine.pages_shut && !smx_uar_pages_protect()) {
 		enter();
 		engine.pages_shut = false;
+		smx_dev_doze(engine.dev, false);
 		return;
 	}
 	enter_past_stopped();
@@ -574,7 +581,8 @@ static void sleep_on_pages(void)
 		/* What was rung before the pages were protected is in the records. */
 		engine.watch_found = smx_dev_poll_watched(engine.dev);
 		if (engine.watch_found || engine.stop || !engine.watched ||
-		    engine.due_ns <= now_ns) {
+		    engine.due_ns <= now_ns ||
+		    __atomic_load_n(engine.wake, __ATOMIC_ACQUIRE) != heard) {
 			open_pages();
 			break;
 		}
@@ -585,6 +593,7 @@ static void sleep_on_pages(void)
 		leave();
 		sleep_protected(engine.pages_shut ? until_ns - now_ns : 0);
 	}
+	smx_dev_doze(engine.dev, false);
 }
 
 /* There is nothing to do, but a program may ring by itself. RETURN how long the next nap is. */
@@ -597,9 +606,9 @@ static uint64_t watch(uint64_t nap_ns, struct listener *l)
 	engine.watch_found = false;
 	if (engine.store_until_ns && now_ns > engine.store_until_ns)
 		engine.store_until_ns = 0;
-	/* What other processes send wakes a nap, not a sleep on pages. */
+	/* What other processes send ends a nap at once, a sleep on pages not. */
 	if (nap_ns > WATCH_NAP_LAST_NS && !engine.store_until_ns &&
-	    !smx_dev_is_reachable(engine.dev) && smx_uar_pages_open()) {
+	    !smx_dev_is_linked(engine.dev) && smx_uar_pages_open()) {
 		sleep_on_pages();
 		look(true);
 		return nap_ns;
