@@ -161,7 +161,7 @@ static inline void two_main(int argc, char **argv)
 
 	if (argc < 3 || strcmp(argv[1], "target"))
 		return;
-	t.page = mmap(NULL, TWO_MEM, PROT_READ | PROT_WRITE, MAP_SHARED, atoi(argv[2]), 0);
+	t.page = mmap(NULL, TWO_MEM, PROT_READ | PROT_WRITE, MAP_SHARED, (int)strtol(argv[2], NULL, 10), 0);
 	if (t.page == MAP_FAILED)
 		exit(1);
 	t_case("target", two_target_case, &t);

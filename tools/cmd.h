@@ -19,6 +19,8 @@ int cmd_run(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_config(int argc, char **argv);
 int cmd_decode(int argc, char **argv);
+int cmd_ps(int argc, char **argv);
+int cmd_clean(int argc, char **argv);
 
 /* Where softmlx5's own libibverbs.so.1 and libmlx5.so.1 are, relative to this executable. RETURN 0, or -1
  * after a message. */

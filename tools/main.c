@@ -18,6 +18,8 @@ static const struct command {
 	{ "info", "softmlx5 info", cmd_info },
 	{ "config", "softmlx5 config", cmd_config },
 	{ "decode", "softmlx5 decode", cmd_decode },
+	{ "ps", "softmlx5 ps", cmd_ps },
+	{ "clean", "softmlx5 clean", cmd_clean },
 };
 
 struct chosen {
@@ -53,6 +55,8 @@ static const struct argp argp = {
 	       "  info      say what the device is and can do\n"
 	       "  config    list every setting with its meaning, default and value\n"
 	       "  decode    explain a dumped WQE or CQE, or the codes of a failed completion\n"
+	       "  ps        list the processes of this host that have a device, and what they wait for\n"
+	       "  clean     remove what no living process of yours owns\n"
 	       "\n"
 	       "`softmlx5 COMMAND --help' says more. Exit status: 0, 1 if it could not be done, 2 for a "
 	       "wrong command line.",

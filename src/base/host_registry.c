@@ -354,8 +354,7 @@ static void fill_slot(struct smx_host *h, struct smx_host_slot *s)
 	s->start_stack = id.start_stack;
 	s->pid_ns = ns_inode("/proc/self/ns/pid");
 	s->probe_addr = s->probe_value = 0;
-	s->qp_count = 0;
-	s->waiting = 0;
+	s->qps = s->waiting = s->rnr_waiting = s->blocked = 0;
 	s->sleeping = 0;
 	memset(s->lanes_from, 0, sizeof(s->lanes_from));
 	own_name(s->name);

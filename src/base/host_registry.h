@@ -38,15 +38,16 @@ struct smx_host_slot {
 	uint32_t state;			/* enum smx_host_state */
 	uint32_t gen;			/* one more with each owner of this slot */
 	int32_t pid;
-	uint32_t qp_count;
+	uint32_t pad2;
 	uint64_t start_ticks;		/* field 22 of /proc/PID/stat: a pid alone may be another's by now */
 	uint64_t start_stack;		/* field 28: changes when the process becomes another program */
 	uint64_t pid_ns;		/* inode of its pid namespace: elsewhere the pid says nothing */
 	uint64_t probe_addr;		/* a word of its memory that holds probe_value */
 	uint64_t probe_value;
-	uint64_t waiting;		/* requests that were sent and not answered, when it last looked */
 	char name[SMX_HOST_NAME_BYTES];
-	uint64_t pad2[4];
+	/* What its queue pairs wait for, when it last went to sleep */
+	uint32_t qps, waiting, rnr_waiting, blocked;
+	uint64_t pad3[3];
 } __attribute__((aligned(64)));
 _Static_assert(sizeof(struct smx_host_slot) == 256, "slots are four cache lines");
 

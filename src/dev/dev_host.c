@@ -137,8 +137,25 @@ uint64_t smx_dev_delivered(const struct smx_dev *dev)
 	return dev->port->delivered;
 }
 
+static void publish(struct smx_dev *dev)
+{
+	struct smx_port_public *public = dev->port->public;
+	uint32_t waiting = 0, blocked = 0;
+
+	for (const struct smx_qp *qp = dev->timers; qp; qp = qp->timer_next)
+		waiting++;
+	for (const struct smx_qp *qp = dev->blocked; qp; qp = qp->blocked_next)
+		blocked++;
+	public->qps = dev->qps.used;
+	public->waiting = waiting;
+	public->rnr_waiting = dev->rnr_waiting;
+	public->blocked = blocked;
+}
+
 bool smx_dev_doze(struct smx_dev *dev, bool listen)
 {
+	if (dev->port->public)
+		publish(dev);
 	return !dev->port->ops->doze || dev->port->ops->doze(dev->port, listen);
 }
 

@@ -10,15 +10,16 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/host_registry.h"
 #include "base/log.h"
+#include "net/host_pull.h"
 #include "net/net_shm.h"
 #include "net/shm_record.h"
 
@@ -58,13 +59,8 @@ struct host {
 	struct smx_arrived arrived;
 };
 
-/* An arrived payload that is to be fetched. */
-struct host_pull {
-	struct smx_pull pull;
-	const struct smx_arrived *from;
-	int32_t pid;
-	bool gone;		/* the sender is */
-};
+_Static_assert(offsetof(struct smx_host_slot, blocked) - offsetof(struct smx_host_slot, qps) ==
+	       offsetof(struct smx_port_public, blocked), "a slot's tail is what a port makes public");
 
 static uint64_t now_ns(void)
 {
@@ -109,6 +105,7 @@ static bool join(struct host *h)
 	h->epoch_seen = __atomic_load_n(&h->reg.file->epoch, __ATOMIC_ACQUIRE);
 	h->lanes_seen = __atomic_load_n(&own_slot(h)->lanes_seq, __ATOMIC_ACQUIRE);
 	h->port.bell = &own_slot(h)->bell;
+	h->port.public = (struct smx_port_public *)&own_slot(h)->qps;
 	return true;
 }
 
@@ -447,63 +444,12 @@ static void host_send(struct smx_port *port, struct smx_frame *f)
 		send_to(h, p, to, f);
 }
 
-/* ------------------------------------------------------------------ fetching */
-
-/* Can our memory at to be written, or was it the other's that could not be read? */
-static enum smx_pulled blame(const struct host_pull *hp, uint64_t addr)
-{
-	uint8_t byte;
-	struct iovec local = { &byte, 1 }, remote = { (void *)(uintptr_t)addr, 1 };
-
-	return process_vm_readv(hp->pid, &local, 1, &remote, 1, 0) == 1 ? SMX_PULL_TARGET : SMX_PULL_SOURCE;
-}
-
-static enum smx_pulled fetch(struct smx_pull *pull, void *to, uint64_t n, uint64_t *done)
-{
-	struct host_pull *hp = (struct host_pull *)pull;
-	const struct smx_arrived *a = hp->from;
-	uint64_t skip = pull->off;
-	uint32_t i = 0;
-
-	*done = 0;
-	while (i < a->run_count && skip >= a->run[i].length)
-		skip -= a->run[i++].length;
-	while (*done < n) {
-		struct iovec local = { (uint8_t *)to + *done, n - *done }, remote[SMX_HOST_RUNS];
-		unsigned int count = 0;
-		ssize_t got;
-
-		for (uint32_t j = i; j < a->run_count; j++) {
-			uint64_t off = j == i ? skip : 0;
-
-			remote[count++] = (struct iovec){ (void *)(uintptr_t)(a->run[j].addr + off),
-							  a->run[j].length - off };
-		}
-		if (!count)
-			return SMX_PULL_SOURCE;
-		got = process_vm_readv(hp->pid, &local, 1, remote, count, 0);
-		if (got <= 0) {
-			hp->gone = got < 0 && errno == ESRCH;
-			return hp->gone ? SMX_PULL_SOURCE : blame(hp, (uintptr_t)remote[0].iov_base);
-		}
-		*done += (uint64_t)got;
-		pull->off += (uint64_t)got;
-		skip += (uint64_t)got;
-		while (i < a->run_count && skip >= a->run[i].length)
-			skip -= a->run[i++].length;
-	}
-	return SMX_PULLED;
-}
-
 /* May we read that process's memory? Its slot says what we should find. */
 static bool can_pull(const struct host *h, const struct smx_host_slot *slot)
 {
-	uint64_t word = 0, addr = __atomic_load_n(&slot->probe_addr, __ATOMIC_ACQUIRE);
-	struct iovec local = { &word, sizeof(word) }, remote = { (void *)(uintptr_t)addr, sizeof(word) };
-
 	return !h->attr.by_value && slot->pid_ns == own_slot(h)->pid_ns &&
-	       process_vm_readv(slot->pid, &local, 1, &remote, 1, 0) == sizeof(word) &&
-	       word == slot->probe_value;
+	       smx_host_can_pull(slot->pid, __atomic_load_n(&slot->probe_addr, __ATOMIC_ACQUIRE),
+				 slot->probe_value);
 }
 
 /* ------------------------------------------------------------------ links in */
@@ -582,7 +528,7 @@ static void report_source_fault(struct host *h, const struct smx_frame *f)
 static void deliver(struct host *h, struct peer *p, uint32_t from)
 {
 	struct smx_frame *f = &h->arrived.frame;
-	struct host_pull hp = { .pull = { .fetch = fetch }, .from = &h->arrived, .pid = p->pid };
+	struct smx_host_pull hp = smx_host_pull(&h->arrived, p->pid);
 	uint32_t owner;
 	uint16_t gen16;
 
@@ -791,6 +737,7 @@ static void drop_links(struct host *h)
 	h->inbound_count = h->dirty_count = h->blocked_count = 0;
 	h->port.linked = false;
 	h->port.bell = NULL;
+	h->port.public = NULL;
 }
 
 static void host_forked(struct smx_port *port)

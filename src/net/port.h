@@ -7,6 +7,13 @@
 
 struct smx_port;
 
+struct smx_port_public {
+	uint32_t qps;		/* queue pairs */
+	uint32_t waiting;	/* of those: for an answer */
+	uint32_t rnr_waiting;	/* streams: for a receive at the peer */
+	uint32_t blocked;	/* queue pairs: for room in a lane */
+};
+
 /* Takes a frame that arrived; f and its payload are valid during the call only. */
 typedef void (*smx_port_deliver)(void *arg, struct smx_frame *f);
 
@@ -43,6 +50,7 @@ struct smx_port {
 	bool linked;			/* other processes have made contact: polling may find something */
 	uint32_t *bell;			/* futex word that others change and wake; NULL: there are no others */
 	uint64_t delivered;		/* frames from outside, ever */
+	struct smx_port_public *public;	/* what others may read of this device; NULL: nobody */
 };
 
 #endif

@@ -29,7 +29,7 @@ static int dir_fd;
 static int make_dir(void **state)
 {
 	(void)state;
-	strcpy(dir, "/tmp/lanes-XXXXXX");
+	memcpy(dir, "/tmp/lanes-XXXXXX", sizeof(dir));
 	if (!mkdtemp(dir))
 		return -1;
 	dir_fd = open(dir, O_RDONLY | O_DIRECTORY);

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "net/host_pull.h"
+
+#include <errno.h>
+#include <sys/uio.h>
+
+/* Can our memory at to be written, or was it the other's that could not be read? */
+static enum smx_pulled blame(const struct smx_host_pull *hp, uint64_t addr)
+{
+	uint8_t byte;
+	struct iovec local = { &byte, 1 }, remote = { (void *)(uintptr_t)addr, 1 };
+
+	return process_vm_readv(hp->pid, &local, 1, &remote, 1, 0) == 1 ? SMX_PULL_TARGET : SMX_PULL_SOURCE;
+}
+
+static enum smx_pulled fetch(struct smx_pull *pull, void *to, uint64_t n, uint64_t *done)
+{
+	struct smx_host_pull *hp = (struct smx_host_pull *)pull;
+	const struct smx_arrived *a = hp->from;
+	uint64_t skip = pull->off;
+	uint32_t i = 0;
+
+	*done = 0;
+	while (i < a->run_count && skip >= a->run[i].length)
+		skip -= a->run[i++].length;
+	while (*done < n) {
+		struct iovec local = { (uint8_t *)to + *done, n - *done }, remote[SMX_HOST_RUNS];
+		unsigned int count = 0;
+		ssize_t got;
+
+		for (uint32_t j = i; j < a->run_count; j++) {
+			uint64_t off = j == i ? skip : 0;
+
+			remote[count++] = (struct iovec){ (void *)(uintptr_t)(a->run[j].addr + off),
+							  a->run[j].length - off };
+		}
+		if (!count)
+			return SMX_PULL_SOURCE;
+		got = process_vm_readv(hp->pid, &local, 1, remote, count, 0);
+		if (got <= 0) {
+			hp->gone = got < 0 && errno == ESRCH;
+			return hp->gone ? SMX_PULL_SOURCE : blame(hp, (uintptr_t)remote[0].iov_base);
+		}
+		*done += (uint64_t)got;
+		pull->off += (uint64_t)got;
+		skip += (uint64_t)got;
+		while (i < a->run_count && skip >= a->run[i].length)
+			skip -= a->run[i++].length;
+	}
+	return SMX_PULLED;
+}
+
+struct smx_host_pull smx_host_pull(const struct smx_arrived *from, int32_t pid)
+{
+	return (struct smx_host_pull){ .pull = { .fetch = fetch }, .from = from, .pid = pid };
+}
+
+bool smx_host_can_pull(int32_t pid, uint64_t addr, uint64_t value)
+{
+	uint64_t word = 0;
+	struct iovec local = { &word, sizeof(word) }, remote = { (void *)(uintptr_t)addr, sizeof(word) };
+
+	return process_vm_readv(pid, &local, 1, &remote, 1, 0) == sizeof(word) && word == value;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Payloads that are still in the memory of the process that sent them. */
+#ifndef SMX_HOST_PULL_H
+#define SMX_HOST_PULL_H
+
+#include "net/shm_record.h"
+
+struct smx_host_pull {
+	struct smx_pull pull;
+	const struct smx_arrived *from;
+	int32_t pid;
+	bool gone;		/* the sender is */
+};
+
+struct smx_host_pull smx_host_pull(const struct smx_arrived *from, int32_t pid);
+
+/* Is there value at addr in that process, and may we read it? */
+bool smx_host_can_pull(int32_t pid, uint64_t addr, uint64_t value);
+
+#endif
