@@ -27,6 +27,8 @@ static bool env_on(const char *name, bool def)
 	return env ? strcmp(env, "0") != 0 : def;
 }
 
+enum { SQ_BB_MAX = 32768 };	/* half of what the 16-bit producer index can tell apart */
+
 static int no_memory(const struct smx_dv_qp_sizes *sz, const char *what)
 {
 	return smx_refuse(smx_refusals(), SMX_CHECK_QUEUE_MEMORY, NULL,
@@ -217,6 +219,17 @@ void smx_vqp_free(struct smx_vqp *vqp)
 	free(vqp);
 }
 
+/* Streams complete past each other, while room in the ring comes back in the order of posting. Programs that
+ * count completions expect room for each: the ring of a DCI with streams has twice what was asked for. */
+static void add_room_for_streams(struct smx_dv_qp_sizes *sz)
+{
+	if (sz->sq_bb_count > SQ_BB_MAX / 2)
+		return;
+	sz->total_bytes += (uint64_t)sz->sq_bb_count * SMX_WQE_BB;
+	sz->sq_bb_count *= 2;
+	sz->sq_max_post *= 2;
+}
+
 static int build(struct smx_vqp *vqp, struct smx_qp_plan *p)
 {
 	struct smx_ctx *ctx = smx_ctx_of(p->context);
@@ -231,6 +244,8 @@ static int build(struct smx_vqp *vqp, struct smx_qp_plan *p)
 		rc = smx_dv_qp_size(smx_refusals(), p->kind, p->size_ops, p->dv_ops,
 				    p->srq || p->kind == SMX_DV_DCI || p->kind == SMX_DV_XRC_INI,
 				    p->wq_signature, &p->cap, &sz);
+	if (!rc && p->has_streams)
+		add_room_for_streams(&sz);
 	if (!rc)
 		rc = make_memory(vqp, ctx, &sz);
 	if (!rc)

@@ -534,10 +534,14 @@ static void wait_for_room(struct smx_dev *dev, struct smx_qp *qp)
 	dev->blocked = qp;
 }
 
-/* RETURN whether the stream could go on: only the budget, or a full port, stopped it. */
-static bool run_stream(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st)
+enum run { RUN_OUT, RUN_YIELD, RUN_LATER };
+
+/* Runs the stream while its next WQE was posted before `until`, where another stream's starts. RETURN
+ * RUN_LATER when only the budget, or a full port, stopped it. */
+static enum run run_stream(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st,
+			   uint32_t until)
 {
-	bool more = false;
+	enum run run = RUN_OUT;
 
 	st->running = true;
 	st->stalled = false;
@@ -545,8 +549,12 @@ static bool run_stream(struct smx_dev *dev, struct smx_qp *qp, struct smx_reques
 		struct smx_sq_slot *slot = smx_sq_slot(qp, st->current);
 		enum step step;
 
+		if ((int32_t)(st->current - until) > 0) {
+			run = RUN_YIELD;
+			break;
+		}
 		if (dev->budget_bytes <= 0) {
-			more = true;
+			run = RUN_LATER;
 			break;
 		}
 		assert(slot->state == SMX_SLOT_WAITING || slot->state == SMX_SLOT_SENT);
@@ -559,7 +567,7 @@ static bool run_stream(struct smx_dev *dev, struct smx_qp *qp, struct smx_reques
 			break;
 		}
 		if (step == STEP_FULL) {
-			more = true;
+			run = RUN_LATER;
 			wait_for_room(dev, qp);
 			break;
 		}
@@ -567,7 +575,32 @@ static bool run_stream(struct smx_dev *dev, struct smx_qp *qp, struct smx_reques
 	st->running = false;
 	if (st->una_psn != st->sent_psn || st->port_full)
 		smx_req_arm(dev, qp, st);
-	return more;
+	return run;
+}
+
+/* Takes the active stream whose next WQE was posted first, so that streams pass each other only where one
+ * cannot go on; *until is where the next one's starts. RETURN NULL when none is active. */
+static struct smx_requester *take_oldest(struct smx_qp *qp, uint32_t *until)
+{
+	struct smx_requester **oldest = &qp->active, **at, *st = qp->active;
+
+	if (!st)
+		return NULL;
+	*until = st->current + INT32_MAX;
+	for (at = &st->active_next; *at; at = &(*at)->active_next) {
+		if ((int32_t)((*at)->current - (*oldest)->current) < 0) {
+			*until = (*oldest)->current;
+			oldest = at;
+		} else if ((int32_t)((*at)->current - *until) < 0) {
+			*until = (*at)->current;
+		}
+	}
+	st = *oldest;
+	*oldest = st->active_next;
+	if (!*oldest)
+		qp->active_tail = oldest;
+	st->active = false;
+	return st;
 }
 
 /* In SQD nothing starts; back in RTS what was held goes on. */
@@ -588,7 +621,8 @@ static void follow_sqd(struct smx_dev *dev, struct smx_qp *qp)
 bool smx_req_run(struct smx_dev *dev, struct smx_qp *qp)
 {
 	struct smx_requester *st;
-	bool more;
+	uint32_t until;
+	enum run run;
 
 	if (qp->completion_lost) {
 		qp->completion_lost = false;
@@ -611,19 +645,16 @@ bool smx_req_run(struct smx_dev *dev, struct smx_qp *qp)
 
 	dev->req_work->tx_of = NULL;
 	dev->req_work->frame_of = NULL;
-	while ((st = qp->active)) {
-		qp->active = st->active_next;
-		if (!qp->active)
-			qp->active_tail = &qp->active;
-		st->active = false;
-		more = run_stream(dev, qp, st);
-		if (more) {
-			st->active = true;
-			st->active_next = NULL;
-			*qp->active_tail = st;
-			qp->active_tail = &st->active_next;
+	while ((st = take_oldest(qp, &until))) {
+		run = run_stream(dev, qp, st, until);
+		if (run == RUN_OUT)
+			continue;
+		st->active = true;
+		st->active_next = NULL;
+		*qp->active_tail = st;
+		qp->active_tail = &st->active_next;
+		if (run == RUN_LATER)
 			break;
-		}
 	}
 	if (qp->sqd != SMX_SQD_NONE)
 		smx_req_check_drained(dev, qp);
