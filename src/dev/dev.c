@@ -247,6 +247,10 @@ uint64_t smx_dev_turn(struct smx_dev *dev)
 
 	dev->now_known = false;
 	dev->budget_bytes = (int64_t)dev->attr.turn_budget_bytes;
+	/* Answers that have come before the timers that say that they have not: a process may have been
+	 * stopped for a while. */
+	if (!port->immediate)
+		port->ops->poll(port, port->untimed ? 0 : smx_now(dev));
 	if (dev->timers)
 		smx_timer_run(dev, smx_now(dev), smx_req_timer);
 	if (port->immediate) {
@@ -254,7 +258,6 @@ uint64_t smx_dev_turn(struct smx_dev *dev)
 	} else {
 		/* What is sent may arrive at once; what arrives may let more be sent. */
 		do {
-			port->ops->poll(port, port->untimed ? 0 : smx_now(dev));
 			run_ready(dev);
 			arrival = port->ops->poll(port, port->untimed ? 0 : smx_now(dev));
 		} while (dev->ready_head && dev->budget_bytes > 0);

@@ -129,9 +129,9 @@ bool smx_dev_is_linked(const struct smx_dev *dev)
 	return dev->port->linked;
 }
 
-uint64_t smx_dev_delivered(const struct smx_dev *dev)
+struct smx_dev_arrivals smx_dev_arrivals(const struct smx_dev *dev)
 {
-	return dev->port->delivered;
+	return (struct smx_dev_arrivals){ dev->port->requests, dev->port->answers };
 }
 
 static void publish(struct smx_dev *dev)
@@ -149,11 +149,13 @@ static void publish(struct smx_dev *dev)
 	public->blocked = blocked;
 }
 
-bool smx_dev_doze(struct smx_dev *dev, bool listen)
+bool smx_dev_doze(struct smx_dev *dev, bool requests, bool answers)
 {
 	if (dev->port->public)
 		publish(dev);
-	return !dev->port->ops->doze || dev->port->ops->doze(dev->port, listen);
+	return !dev->port->ops->doze ||
+	       dev->port->ops->doze(dev->port, (requests ? SMX_LISTEN_REQUESTS : 0) |
+						       (answers ? SMX_LISTEN_ANSWERS : 0));
 }
 
 void smx_dev_forked(struct smx_dev *dev)
