@@ -503,7 +503,7 @@ static void *device_thread(void *arg)
 	return NULL;
 }
 
-/* Inside. Signals are the program's threads' business. */
+/* Inside. Signals are the program's threads' business, but for those that our own copies may cause. */
 static void start_thread(void)
 {
 	sigset_t all, old;
@@ -511,6 +511,8 @@ static void start_thread(void)
 	int err;
 
 	sigfillset(&all);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGBUS);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	err = pthread_create(&engine.thread, NULL, device_thread, NULL);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
