@@ -199,6 +199,9 @@ static void announce(struct host *h, uint32_t to)
 
 	__atomic_fetch_or(&slot->lanes_from[h->reg.slot / 64], 1ull << (h->reg.slot % 64), __ATOMIC_ACQ_REL);
 	__atomic_fetch_add(&slot->lanes_seq, 1, __ATOMIC_ACQ_REL);
+	/* One that has no link yet looks at nothing else. */
+	__atomic_fetch_add(&slot->bell, 1, __ATOMIC_ACQ_REL);
+	h->port.immediate = false;
 	mark_dirty(h, to, SMX_LISTEN_REQUESTS | SMX_LISTEN_ANSWERS);
 }
 
@@ -491,6 +494,7 @@ static void open_in(struct host *h, uint32_t from)
 	p->listed = true;
 	h->inbound[h->inbound_count++] = from;
 	h->port.linked = true;
+	h->port.immediate = false;
 }
 
 static void find_links(struct host *h)
@@ -622,6 +626,8 @@ static bool take_lane(struct host *h, struct peer *p, uint32_t from, enum smx_la
 /* Somebody came or went: what belonged to those who went is let go. */
 static void drop_gone(struct host *h)
 {
+	bool alone = true;
+
 	h->epoch_seen = __atomic_load_n(&h->reg.file->epoch, __ATOMIC_ACQUIRE);
 	for (uint32_t i = 0; i < SMX_HOST_SLOTS; i++) {
 		struct smx_host_slot *slot = &h->reg.file->slot[i];
@@ -641,7 +647,9 @@ static void drop_gone(struct host *h)
 		}
 		if (p->out.file && (!used || slot->gen != p->out_gen))
 			close_out(h, p);
+		alone = alone && !p->in.file && !p->out.file;
 	}
+	h->port.immediate = alone;
 }
 
 /* Requesters that wait: is there room again, or has it taken too long? RETURN when to look again. */
@@ -676,6 +684,7 @@ static uint64_t host_poll(struct smx_port *port, uint64_t now)
 	(void)now;
 	if (!h->reg.joined)
 		return UINT64_MAX;
+	port->bell_seen = __atomic_load_n(port->bell, __ATOMIC_ACQUIRE);
 	ring_dirty(h);
 	if (__atomic_load_n(&own_slot(h)->lanes_seq, __ATOMIC_ACQUIRE) != h->lanes_seen)
 		find_links(h);
@@ -745,6 +754,7 @@ static void drop_links(struct host *h)
 	}
 	h->inbound_count = h->dirty_count = h->blocked_count = 0;
 	h->port.linked = false;
+	h->port.immediate = true;
 	h->port.bell = NULL;
 	h->port.public = NULL;
 }
@@ -787,5 +797,6 @@ struct smx_port *smx_net_host_create(const struct smx_net_host_attr *attr)
 	h->port.ops = &host_ops;
 	h->port.max_payload_bytes = LOCAL_PAYLOAD_BYTES;
 	h->port.untimed = true;
+	h->port.immediate = true;
 	return &h->port;
 }

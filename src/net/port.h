@@ -47,10 +47,11 @@ struct smx_port {
 	smx_port_deliver deliver;
 	void *deliver_arg;
 	void (*room)(void *arg);	/* with deliver_arg */
-	bool immediate;			/* send() delivers, and poll() never has anything to do */
+	bool immediate;			/* send() delivers, and poll() has nothing to do unless the bell changed */
 	bool untimed;			/* poll() does not look at now_ns */
 	bool linked;			/* other processes have made contact: polling may find something */
 	uint32_t *bell;			/* futex word that others change and wake; NULL: there are no others */
+	uint32_t bell_seen;		/* by poll() */
 	uint64_t requests, answers;	/* frames from outside, ever */
 	struct smx_port_public *public;	/* what others may read of this device; NULL: nobody */
 };
