@@ -18,6 +18,8 @@ void smx_dev_set_port(struct smx_dev *dev, struct smx_port *port);
 
 /* Other processes of this user and network namespace. by_value: their memory is not read directly. */
 int smx_dev_open_host(struct smx_dev *dev, bool by_value);
+/* A word that changes when one of the next three does; it stays where it is. */
+const uint32_t *smx_dev_host_changes(const struct smx_dev *dev);
 uint32_t *smx_dev_bell(const struct smx_dev *dev);	/* shared futex word; NULL: no other process can be there */
 bool smx_dev_is_reachable(const struct smx_dev *dev);	/* they may send: somebody has to listen */
 bool smx_dev_is_linked(const struct smx_dev *dev);	/* they have made contact: a turn may find something */

@@ -65,6 +65,7 @@ void smx_dev_note_reachable(struct smx_dev *dev, const struct smx_qp *qp)
 	if (!dev->port->bell || (connected && smx_qp_find(dev, qp->cur.dest_qp_num)))
 		return;
 	dev->reachable = true;
+	dev->port->changes++;
 }
 
 /* ------------------------------------------------------------------ the port */
@@ -112,6 +113,11 @@ int smx_dev_open_host(struct smx_dev *dev, bool by_value)
 		return ENOMEM;
 	smx_dev_set_port(dev, port);
 	return 0;
+}
+
+const uint32_t *smx_dev_host_changes(const struct smx_dev *dev)
+{
+	return &dev->port->changes;
 }
 
 uint32_t *smx_dev_bell(const struct smx_dev *dev)

@@ -108,6 +108,7 @@ static bool join(struct host *h)
 	h->epoch_seen = __atomic_load_n(&h->reg.file->epoch, __ATOMIC_ACQUIRE);
 	h->lanes_seen = __atomic_load_n(&own_slot(h)->lanes_seq, __ATOMIC_ACQUIRE);
 	h->port.bell = &own_slot(h)->bell;
+	h->port.changes++;
 	h->port.public = (struct smx_port_public *)&own_slot(h)->qps;
 	return true;
 }
@@ -494,6 +495,7 @@ static void open_in(struct host *h, uint32_t from)
 	p->listed = true;
 	h->inbound[h->inbound_count++] = from;
 	h->port.linked = true;
+	h->port.changes++;
 	h->port.immediate = false;
 }
 

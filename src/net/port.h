@@ -49,6 +49,7 @@ struct smx_port {
 	void (*room)(void *arg);	/* with deliver_arg */
 	bool immediate;			/* send() delivers, and poll() has nothing to do unless the bell changed */
 	bool untimed;			/* poll() does not look at now_ns */
+	uint32_t changes;		/* of bell and linked, and of who is reachable: counted */
 	bool linked;			/* other processes have made contact: polling may find something */
 	uint32_t *bell;			/* futex word that others change and wake; NULL: there are no others */
 	uint32_t bell_seen;		/* by poll() */

@@ -65,6 +65,8 @@ static struct {
 	/* Futex the thread sleeps on: wake_seq, or the bell that other processes ring too. */
 	uint32_t *wake;
 	uint32_t wake_seq;
+	const uint32_t *host_changes; /* see smx_dev_host_changes() */
+	uint32_t host_seen;
 	int cpus; /* that this process may use */
 	bool linked; /* other processes have made contact; written inside, read anywhere */
 	pthread_t thread;
@@ -210,10 +212,11 @@ static void take_rings(void)
 }
 
 /* The device may have found other processes, or they it. */
-static void follow_host(void)
+static __attribute__((noinline)) void follow_host(void)
 {
 	uint32_t *bell = smx_dev_bell(engine.dev);
 
+	engine.host_seen = *engine.host_changes;
 	if (bell && engine.wake != bell) {
 		uint32_t *old = engine.wake;
 
@@ -233,7 +236,8 @@ static void turn(void)
 	if (__atomic_load_n(&engine.watched, __ATOMIC_RELAXED) && smx_dev_poll_watched(engine.dev))
 		engine.watch_found = true;
 	set_due(smx_dev_turn(engine.dev));
-	follow_host();
+	if (*engine.host_changes != engine.host_seen)
+		follow_host();
 }
 
 static void leave_contended(void)
@@ -621,14 +625,18 @@ static int create(void)
 	pthread_once(&once, register_fork);
 	smx_guard_install();
 	err = smx_dev_create(&attr, &engine.dev);
-	if (err || !strcmp(host, "off"))
+	if (err)
 		return err;
-	err = smx_dev_open_host(engine.dev, !strcmp(host, "copy"));
+	if (strcmp(host, "off"))
+		err = smx_dev_open_host(engine.dev, !strcmp(host, "copy"));
 	if (err) {
 		smx_dev_destroy(engine.dev);
 		engine.dev = NULL;
+		return err;
 	}
-	return err;
+	engine.host_changes = smx_dev_host_changes(engine.dev);
+	engine.host_seen = *engine.host_changes;
+	return 0;
 }
 
 int smx_engine_get(void)
