@@ -29,7 +29,7 @@ enum smx_host_state { SMX_HOST_FREE, SMX_HOST_USED };
 struct smx_host_slot {
 	/* Written by others */
 	uint32_t bell;			/* futex: counts what others did for this process */
-	uint32_t sleeping;		/* ring the bell: nobody looks at the lanes */
+	uint32_t sleeping;		/* a bit for each lane that nobody looks at: ring the bell */
 	uint32_t lanes_seq;		/* counts lanes made for this process */
 	uint32_t pad0[13];
 	uint64_t lanes_from[SMX_HOST_SLOTS / 64];	/* who made one since this process looked */

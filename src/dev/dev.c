@@ -288,6 +288,12 @@ static void run_ready(struct smx_dev *dev)
 	}
 }
 
+/* There is nobody that could have sent something. */
+static bool is_still(const struct smx_port *port)
+{
+	return port->immediate && (!port->bell || __atomic_load_n(port->bell, __ATOMIC_ACQUIRE) == port->bell_seen);
+}
+
 uint64_t smx_dev_turn(struct smx_dev *dev)
 {
 	uint64_t arrival = UINT64_MAX, timer;
@@ -295,18 +301,19 @@ uint64_t smx_dev_turn(struct smx_dev *dev)
 
 	dev->now_known = false;
 	dev->budget_bytes = (int64_t)dev->attr.turn_budget_bytes;
+	/* Answers that have come before the timers that say that they have not: a process may have been
+	 * stopped for a while. */
+	if (!is_still(port))
+		port->ops->poll(port, port->untimed ? 0 : smx_now(dev));
 	if (dev->timers)
 		smx_timer_run(dev, smx_now(dev), smx_req_timer);
-	if (port->immediate) {
+	/* What is sent may arrive at once; what arrives may let more be sent. */
+	do {
 		run_ready(dev);
-	} else {
-		/* What is sent may arrive at once; what arrives may let more be sent. */
-		do {
-			port->ops->poll(port, port->untimed ? 0 : smx_now(dev));
-			run_ready(dev);
-			arrival = port->ops->poll(port, port->untimed ? 0 : smx_now(dev));
-		} while (dev->ready_head && dev->budget_bytes > 0);
-	}
+		if (port->immediate)
+			break;
+		arrival = port->ops->poll(port, port->untimed ? 0 : smx_now(dev));
+	} while (dev->ready_head && dev->budget_bytes > 0);
 	dev->now_known = false;
 	if (dev->ready_head)
 		return 0;

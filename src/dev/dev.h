@@ -18,12 +18,16 @@ void smx_dev_set_port(struct smx_dev *dev, struct smx_port *port);
 
 /* Other processes of this user and network namespace. by_value: their memory is not read directly. */
 int smx_dev_open_host(struct smx_dev *dev, bool by_value);
+/* A word that changes when one of the next three does; it stays where it is. */
+const uint32_t *smx_dev_host_changes(const struct smx_dev *dev);
 uint32_t *smx_dev_bell(const struct smx_dev *dev);	/* shared futex word; NULL: no other process can be there */
 bool smx_dev_is_reachable(const struct smx_dev *dev);	/* they may send: somebody has to listen */
 bool smx_dev_is_linked(const struct smx_dev *dev);	/* they have made contact: a turn may find something */
-uint64_t smx_dev_delivered(const struct smx_dev *dev);	/* frames that came from them, ever */
-/* Nobody turns the device from now on, until the bell changes if listen. RETURN false: something has come. */
-bool smx_dev_doze(struct smx_dev *dev, bool listen);
+/* Frames that came from them, ever. */
+struct smx_dev_arrivals { uint64_t requests, answers; };
+struct smx_dev_arrivals smx_dev_arrivals(const struct smx_dev *dev);
+/* The device is not turned from now on; the bell is to change when what is named comes. RETURN false: it has. */
+bool smx_dev_doze(struct smx_dev *dev, bool requests, bool answers);
 void smx_dev_forked(struct smx_dev *dev);		/* in the child */
 
 /* The port's GIDs, by index (all zero removes one): where requests with an address vector come from. Once one is set,

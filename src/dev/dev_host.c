@@ -68,6 +68,7 @@ void smx_dev_note_reachable(struct smx_dev *dev, const struct smx_qp *qp)
 	if (!dev->port->bell || (connected && smx_qp_find(dev, qp->cur.dest_qp_num)))
 		return;
 	dev->reachable = true;
+	dev->port->changes++;
 }
 
 /* ------------------------------------------------------------------ the port */
@@ -117,6 +118,11 @@ int smx_dev_open_host(struct smx_dev *dev, bool by_value)
 	return 0;
 }
 
+const uint32_t *smx_dev_host_changes(const struct smx_dev *dev)
+{
+	return &dev->port->changes;
+}
+
 uint32_t *smx_dev_bell(const struct smx_dev *dev)
 {
 	return dev->port->bell;
@@ -132,9 +138,9 @@ bool smx_dev_is_linked(const struct smx_dev *dev)
 	return dev->port->linked;
 }
 
-uint64_t smx_dev_delivered(const struct smx_dev *dev)
+struct smx_dev_arrivals smx_dev_arrivals(const struct smx_dev *dev)
 {
-	return dev->port->delivered;
+	return (struct smx_dev_arrivals){ dev->port->requests, dev->port->answers };
 }
 
 static void publish(struct smx_dev *dev)
@@ -152,11 +158,13 @@ static void publish(struct smx_dev *dev)
 	public->blocked = blocked;
 }
 
-bool smx_dev_doze(struct smx_dev *dev, bool listen)
+bool smx_dev_doze(struct smx_dev *dev, bool requests, bool answers)
 {
 	if (dev->port->public)
 		publish(dev);
-	return !dev->port->ops->doze || dev->port->ops->doze(dev->port, listen);
+	return !dev->port->ops->doze ||
+	       dev->port->ops->doze(dev->port, (requests ? SMX_LISTEN_REQUESTS : 0) |
+						       (answers ? SMX_LISTEN_ANSWERS : 0));
 }
 
 void smx_dev_forked(struct smx_dev *dev)

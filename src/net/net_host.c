@@ -23,6 +23,9 @@
 #include "net/net_shm.h"
 #include "net/shm_record.h"
 
+_Static_assert(SMX_LISTEN_REQUESTS == 1 << SMX_LANE_REQUESTS && SMX_LISTEN_ANSWERS == 1 << SMX_LANE_ANSWERS,
+	       "a bit for each lane");
+
 enum {
 	LOCAL_PAYLOAD_BYTES = 1 << 20,
 	PULL_FROM_BYTES = 8 << 10,	/* shorter payloads are copied twice rather than fetched */
@@ -37,7 +40,7 @@ struct peer {
 	uint32_t out_gen, in_gen;
 	int32_t pid;			/* whose memory in's runs are in */
 	bool listed;			/* in host.inbound */
-	bool dirty;			/* something was put in its lanes since its bell was looked at */
+	uint32_t dirty;			/* a bit for each lane in which something was put since its bell was looked at */
 	bool blocked;			/* a requester waits for room in out's lane of requests */
 	bool failed;			/* no link can be made to out_gen */
 	bool held;			/* in's next request waits for room for its answer */
@@ -105,6 +108,7 @@ static bool join(struct host *h)
 	h->epoch_seen = __atomic_load_n(&h->reg.file->epoch, __ATOMIC_ACQUIRE);
 	h->lanes_seen = __atomic_load_n(&own_slot(h)->lanes_seq, __ATOMIC_ACQUIRE);
 	h->port.bell = &own_slot(h)->bell;
+	h->port.changes++;
 	h->port.public = (struct smx_port_public *)&own_slot(h)->qps;
 	return true;
 }
@@ -132,21 +136,20 @@ static void ring(struct smx_host_slot *slot)
 	errno = saved_errno;
 }
 
-static void ring_if_asleep(struct smx_host_slot *slot)
+static void ring_if_asleep(struct smx_host_slot *slot, uint32_t lanes)
 {
-	if (__atomic_load_n(&slot->sleeping, __ATOMIC_RELAXED) &&
+	if ((__atomic_load_n(&slot->sleeping, __ATOMIC_RELAXED) & lanes) &&
 	    __atomic_exchange_n(&slot->sleeping, 0, __ATOMIC_ACQ_REL))
 		ring(slot);
 }
 
-static void mark_dirty(struct host *h, uint32_t to)
+static void mark_dirty(struct host *h, uint32_t to, uint32_t lanes)
 {
 	struct peer *p = h->peer[to];
 
-	if (p->dirty)
-		return;
-	p->dirty = true;
-	h->dirty[h->dirty_count++] = to;
+	if (!p->dirty)
+		h->dirty[h->dirty_count++] = to;
+	p->dirty |= lanes;
 }
 
 /* What was put in lanes is visible before the sleeper's flag is read; the sleeper does the reverse. */
@@ -156,8 +159,10 @@ static void ring_dirty(struct host *h)
 		return;
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	for (uint32_t i = 0; i < h->dirty_count; i++) {
-		h->peer[h->dirty[i]]->dirty = false;
-		ring_if_asleep(&h->reg.file->slot[h->dirty[i]]);
+		struct peer *p = h->peer[h->dirty[i]];
+
+		ring_if_asleep(&h->reg.file->slot[h->dirty[i]], p->dirty);
+		p->dirty = 0;
 	}
 	h->dirty_count = 0;
 }
@@ -195,7 +200,10 @@ static void announce(struct host *h, uint32_t to)
 
 	__atomic_fetch_or(&slot->lanes_from[h->reg.slot / 64], 1ull << (h->reg.slot % 64), __ATOMIC_ACQ_REL);
 	__atomic_fetch_add(&slot->lanes_seq, 1, __ATOMIC_ACQ_REL);
-	mark_dirty(h, to);
+	/* One that has no link yet looks at nothing else. */
+	__atomic_fetch_add(&slot->bell, 1, __ATOMIC_ACQ_REL);
+	h->port.immediate = false;
+	mark_dirty(h, to, SMX_LISTEN_REQUESTS | SMX_LISTEN_ANSWERS);
 }
 
 /* The link to the process that owns the number, made if need be. RETURN NULL where there is none. */
@@ -373,7 +381,8 @@ static bool put_runs(struct smx_lane *lane, const struct smx_frame *f, const str
 
 static void send_to(struct host *h, struct peer *p, uint32_t to, struct smx_frame *f)
 {
-	struct smx_lane *lane = &p->out.lane[smx_frame_is_answer(f->op) ? SMX_LANE_ANSWERS : SMX_LANE_REQUESTS];
+	enum smx_lane_kind kind = smx_frame_is_answer(f->op) ? SMX_LANE_ANSWERS : SMX_LANE_REQUESTS;
+	struct smx_lane *lane = &p->out.lane[kind];
 	struct smx_rec_run runs[SMX_HOST_RUNS];
 	uint32_t count = 0;
 	bool put;
@@ -387,7 +396,7 @@ static void send_to(struct host *h, struct peer *p, uint32_t to, struct smx_fram
 	else
 		put = f->op == SMX_FRAME_READ_RESPONSE && put_pieces(h, lane, f);
 	if (put)
-		mark_dirty(h, to);
+		mark_dirty(h, to, 1u << kind);
 }
 
 /* A datagram to a group goes to everybody; each has a copy of its own. */
@@ -486,6 +495,8 @@ static void open_in(struct host *h, uint32_t from)
 	p->listed = true;
 	h->inbound[h->inbound_count++] = from;
 	h->port.linked = true;
+	h->port.changes++;
+	h->port.immediate = false;
 }
 
 static void find_links(struct host *h)
@@ -541,7 +552,10 @@ static void deliver(struct host *h, struct peer *p, uint32_t from)
 		return;
 	if (h->arrived.run_count)
 		f->pull = &hp.pull;
-	h->port.delivered++;
+	if (smx_frame_is_answer(f->op))
+		h->port.answers++;
+	else
+		h->port.requests++;
 	h->port.deliver(h->port.deliver_arg, f);
 	if (f->gather_check && !hp.gone && !smx_frame_is_answer(f->op))
 		report_source_fault(h, f);
@@ -614,6 +628,8 @@ static bool take_lane(struct host *h, struct peer *p, uint32_t from, enum smx_la
 /* Somebody came or went: what belonged to those who went is let go. */
 static void drop_gone(struct host *h)
 {
+	bool alone = true;
+
 	h->epoch_seen = __atomic_load_n(&h->reg.file->epoch, __ATOMIC_ACQUIRE);
 	for (uint32_t i = 0; i < SMX_HOST_SLOTS; i++) {
 		struct smx_host_slot *slot = &h->reg.file->slot[i];
@@ -633,7 +649,9 @@ static void drop_gone(struct host *h)
 		}
 		if (p->out.file && (!used || slot->gen != p->out_gen))
 			close_out(h, p);
+		alone = alone && !p->in.file && !p->out.file;
 	}
+	h->port.immediate = alone;
 }
 
 /* Requesters that wait: is there room again, or has it taken too long? RETURN when to look again. */
@@ -668,6 +686,7 @@ static uint64_t host_poll(struct smx_port *port, uint64_t now)
 	(void)now;
 	if (!h->reg.joined)
 		return UINT64_MAX;
+	port->bell_seen = __atomic_load_n(port->bell, __ATOMIC_ACQUIRE);
 	ring_dirty(h);
 	if (__atomic_load_n(&own_slot(h)->lanes_seq, __ATOMIC_ACQUIRE) != h->lanes_seen)
 		find_links(h);
@@ -690,7 +709,7 @@ static uint64_t host_poll(struct smx_port *port, uint64_t now)
 
 /* ------------------------------------------------------------------ sleeping */
 
-static bool something_arrived(const struct host *h)
+static bool something_arrived(const struct host *h, uint32_t listen)
 {
 	if (__atomic_load_n(&own_slot(h)->lanes_seq, __ATOMIC_ACQUIRE) != h->lanes_seen)
 		return true;
@@ -698,15 +717,16 @@ static bool something_arrived(const struct host *h)
 		struct peer *p = h->peer[h->inbound[i]];
 		int32_t size;
 
-		if (smx_lane_peek(&p->in.lane[SMX_LANE_ANSWERS], &size) || size < 0)
+		if ((listen & SMX_LISTEN_ANSWERS) &&
+		    (smx_lane_peek(&p->in.lane[SMX_LANE_ANSWERS], &size) || size < 0))
 			return true;
-		if (!p->held && (smx_lane_peek(&p->in.lane[SMX_LANE_REQUESTS], &size) || size < 0))
+		if ((listen & SMX_LISTEN_REQUESTS) && !p->held && (smx_lane_peek(&p->in.lane[SMX_LANE_REQUESTS], &size) || size < 0))
 			return true;
 	}
 	return false;
 }
 
-static bool host_doze(struct smx_port *port, bool listen)
+static bool host_doze(struct smx_port *port, uint32_t listen)
 {
 	struct host *h = (struct host *)port;
 
@@ -716,7 +736,7 @@ static bool host_doze(struct smx_port *port, bool listen)
 	if (!listen)
 		return true;
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (!something_arrived(h))
+	if (!something_arrived(h, listen))
 		return true;
 	__atomic_store_n(&own_slot(h)->sleeping, 0, __ATOMIC_RELAXED);
 	return false;
@@ -736,6 +756,7 @@ static void drop_links(struct host *h)
 	}
 	h->inbound_count = h->dirty_count = h->blocked_count = 0;
 	h->port.linked = false;
+	h->port.immediate = true;
 	h->port.bell = NULL;
 	h->port.public = NULL;
 }
@@ -778,5 +799,6 @@ struct smx_port *smx_net_host_create(const struct smx_net_host_attr *attr)
 	h->port.ops = &host_ops;
 	h->port.max_payload_bytes = LOCAL_PAYLOAD_BYTES;
 	h->port.untimed = true;
+	h->port.immediate = true;
 	return &h->port;
 }

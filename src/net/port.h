@@ -7,6 +7,8 @@
 
 struct smx_port;
 
+enum smx_listen { SMX_LISTEN_REQUESTS = 1, SMX_LISTEN_ANSWERS = 2 };
+
 struct smx_port_public {
 	uint32_t qps;		/* queue pairs */
 	uint32_t waiting;	/* of those: for an answer */
@@ -30,9 +32,9 @@ struct smx_port_ops {
 	bool (*admit)(struct smx_port *port, const struct smx_frame *f, uint64_t *most);
 	/* The medium gives out queue-pair numbers: the next 1024 start at *first. */
 	bool (*numbers)(struct smx_port *port, uint32_t *first);
-	/* Nobody polls from now on: with listen, whoever sends something rings the bell. RETURN false if
-	 * something has arrived. */
-	bool (*doze)(struct smx_port *port, bool listen);
+	/* Nobody need poll from now on: whoever sends what listen names (enum smx_listen) rings the bell.
+	 * RETURN false if some of that has arrived. */
+	bool (*doze)(struct smx_port *port, uint32_t listen);
 	/* In the child of a fork: what the parent shares with others is the parent's. */
 	void (*forked)(struct smx_port *port);
 };
@@ -45,11 +47,13 @@ struct smx_port {
 	smx_port_deliver deliver;
 	void *deliver_arg;
 	void (*room)(void *arg);	/* with deliver_arg */
-	bool immediate;			/* send() delivers, and poll() never has anything to do */
+	bool immediate;			/* send() delivers, and poll() has nothing to do unless the bell changed */
 	bool untimed;			/* poll() does not look at now_ns */
+	uint32_t changes;		/* of bell and linked, and of who is reachable: counted */
 	bool linked;			/* other processes have made contact: polling may find something */
 	uint32_t *bell;			/* futex word that others change and wake; NULL: there are no others */
-	uint64_t delivered;		/* frames from outside, ever */
+	uint32_t bell_seen;		/* by poll() */
+	uint64_t requests, answers;	/* frames from outside, ever */
 	struct smx_port_public *public;	/* what others may read of this device; NULL: nobody */
 };
 

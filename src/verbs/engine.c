@@ -54,6 +54,10 @@ enum {
 	STORE_PATIENCE_NS = 20000000,
 	/* The holder of the lock may be stopped by a page: the thread looks this often. */
 	STOPPED_LOOK_NS = 100000,
+	/* How long the thread goes on looking after something came: longer where processors are plenty. */
+	LOOK_NS = 2000,
+	LOOK_LONG_NS = 50000,
+	MANY_CPUS = 4,
 };
 
 static struct {
@@ -74,6 +78,9 @@ static struct {
 	/* Futex the thread sleeps on: wake_seq, or the bell that other processes ring too. */
 	uint32_t *wake;
 	uint32_t wake_seq;
+	const uint32_t *host_changes; /* see smx_dev_host_changes() */
+	uint32_t host_seen;
+	int cpus; /* that this process may use */
 	bool linked; /* other processes have made contact; written inside, read anywhere */
 	pthread_t thread;
 
@@ -228,10 +235,11 @@ static void take_rings(void)
 }
 
 /* The device may have found other processes, or they it. */
-static void follow_host(void)
+static __attribute__((noinline)) void follow_host(void)
 {
 	uint32_t *bell = smx_dev_bell(engine.dev);
 
+	engine.host_seen = *engine.host_changes;
 	if (bell && engine.wake != bell) {
 		uint32_t *old = engine.wake;
 
@@ -272,7 +280,8 @@ static void turn(void)
 	if (__atomic_load_n(&engine.watched, __ATOMIC_RELAXED))
 		look(false);
 	set_due(smx_dev_turn(engine.dev));
-	follow_host();
+	if (*engine.host_changes != engine.host_seen)
+		follow_host();
 }
 
 static void leave_contended(void)
@@ -403,7 +412,7 @@ static bool offer_processor(bool fruitless)
 
 bool smx_engine_poll(void)
 {
-	uint64_t delivered;
+	struct smx_dev_arrivals before, after;
 	bool fruitless;
 	uint64_t due_ns = __atomic_load_n(&engine.due_ns, __ATOMIC_RELAXED);
 
@@ -414,9 +423,10 @@ bool smx_engine_poll(void)
 	}
 	if (!try_enter())
 		return false;	/* whoever is inside turns it */
-	delivered = smx_dev_delivered(engine.dev);
+	before = smx_dev_arrivals(engine.dev);
 	turn();
-	fruitless = smx_dev_delivered(engine.dev) == delivered;
+	after = smx_dev_arrivals(engine.dev);
+	fruitless = before.requests == after.requests && before.answers == after.answers;
 	leave();
 	if (engine.linked && offer_processor(fruitless))
 		sched_yield();
@@ -476,25 +486,50 @@ void smx_engine_uar_gone(struct smx_uar_page *page)
 
 /* ---- the thread; inside, except where said otherwise ---- */
 
-/* How the thread learns of what other processes send. Listening, it is woken for each message that
- * arrives while it sleeps. Where pollers have taken that before it comes, waking it is a waste: it naps,
- * deaf, as long as they do. */
+/* How the thread learns of what other processes send. It listens for requests and answers, and is woken for
+ * the first of either that arrives while it sleeps. Where pollers have taken all of a kind before it came,
+ * waking it for that kind is a waste: it is deaf to it, and naps, as long as they do. */
 struct listener {
-	uint64_t nap_ns;	/* 0: listening */
-	uint64_t delivered;	/* when it went to sleep */
+	bool deaf_requests, deaf_answers;
+	uint64_t nap_ns;	/* 0 unless deaf */
+	struct smx_dev_arrivals before;	/* when it went to sleep */
 };
 
-static void after_sleep(struct listener *l)
+/* RETURN whether the turn found anything. */
+static bool after_sleep(struct listener *l)
 {
-	uint64_t by_others = smx_dev_delivered(engine.dev) - l->delivered, mine;
+	struct smx_dev_arrivals by_others = smx_dev_arrivals(engine.dev), all;
+	bool found;
 
 	turn();
-	mine = smx_dev_delivered(engine.dev) - l->delivered - by_others;
-	if (mine || !by_others)
+	all = smx_dev_arrivals(engine.dev);
+	found = all.requests != by_others.requests || all.answers != by_others.answers;
+	l->deaf_requests = all.requests == by_others.requests && all.requests != l->before.requests;
+	l->deaf_answers = all.answers == by_others.answers && all.answers != l->before.answers;
+	if (!l->deaf_requests && !l->deaf_answers)
 		l->nap_ns = 0;
 	else
 		l->nap_ns = !l->nap_ns ? HOST_NAP_MIN_NS :
 			    l->nap_ns * 2 > HOST_NAP_MAX_NS ? HOST_NAP_MAX_NS : l->nap_ns * 2;
+	l->before = all;
+	return found;
+}
+
+/* Something came; more may come soon, and going to sleep and being woken takes longer than a look. */
+static void look_again(struct listener *l)
+{
+	uint64_t end_ns = smx_clock_ns() + (engine.cpus < MANY_CPUS ? LOOK_NS : LOOK_LONG_NS);
+
+	do {
+		leave();
+		for (unsigned int i = 0; i < SPINS / 4; i++)
+			cpu_relax();
+		enter();
+		if (engine.stop)
+			return;
+		if (after_sleep(l))
+			end_ns = smx_clock_ns() + (engine.cpus < MANY_CPUS ? LOOK_NS : LOOK_LONG_NS);
+	} while (engine.due_ns && smx_clock_ns() < end_ns);
 }
 
 /* Inside; outside while it sleeps. */
@@ -507,15 +542,15 @@ static void sleep_until(uint64_t due_ns, struct listener *l)
 
 		due_ns = nap_end_ns < due_ns ? nap_end_ns : due_ns;
 	}
-	l->delivered = smx_dev_delivered(engine.dev);
-	if (!smx_dev_doze(engine.dev, !l->nap_ns))
+	l->before = smx_dev_arrivals(engine.dev);
+	if (!smx_dev_doze(engine.dev, !l->deaf_requests, !l->deaf_answers))
 		return;
 	engine.thread_until_ns = due_ns;
 	leave();
 	futex_wait(word, seq, due_ns);
 	enter();
 	engine.thread_until_ns = 0;
-	smx_dev_doze(engine.dev, false);
+	smx_dev_doze(engine.dev, false, false);
 }
 
 /* From outside: a page stopped a thread. */
@@ -563,7 +598,7 @@ static void sleep_on_pages(void)
 {
 	uint32_t heard;
 
-	if (!smx_dev_doze(engine.dev, true))
+	if (!smx_dev_doze(engine.dev, true, true))
 		return;
 	heard = __atomic_load_n(engine.wake, __ATOMIC_ACQUIRE);
 	engine.pages_shut = true;
@@ -571,7 +606,7 @@ static void sleep_on_pages(void)
 	if (engine.pages_shut && !smx_uar_pages_protect()) {
 		enter();
 		engine.pages_shut = false;
-		smx_dev_doze(engine.dev, false);
+		smx_dev_doze(engine.dev, false, false);
 		return;
 	}
 	enter_past_stopped();
@@ -593,7 +628,7 @@ static void sleep_on_pages(void)
 		leave();
 		sleep_protected(engine.pages_shut ? until_ns - now_ns : 0);
 	}
-	smx_dev_doze(engine.dev, false);
+	smx_dev_doze(engine.dev, false, false);
 }
 
 /* There is nothing to do, but a program may ring by itself. RETURN how long the next nap is. */
@@ -623,17 +658,17 @@ static uint64_t watch(uint64_t nap_ns, struct listener *l)
 static void *device_thread(void *arg)
 {
 	uint64_t nap_ns = WATCH_NAP_MIN_NS;
-	struct listener listener = { 0, 0 };
+	struct listener listener = { .nap_ns = 0 };
 
 	(void)arg;
 	prctl(PR_SET_NAME, "softmlx5");
 	prctl(PR_SET_TIMERSLACK, 1000);
 	enter();
-	listener.delivered = smx_dev_delivered(engine.dev);
+	listener.before = smx_dev_arrivals(engine.dev);
 	while (!engine.stop) {
-		after_sleep(&listener);
+		if (after_sleep(&listener) && engine.due_ns)
+			look_again(&listener);
 		if (engine.due_ns == 0) {
-			listener.delivered = smx_dev_delivered(engine.dev);
 			leave();
 			sched_yield();	/* lets those who wait for the lock have it */
 			enter();
@@ -648,13 +683,16 @@ static void *device_thread(void *arg)
 	return NULL;
 }
 
-/* Inside. Signals are the program's threads' business. */
+/* Inside. Signals are the program's threads' business, but for those that our own copies may cause. */
 static void start_thread(void)
 {
 	sigset_t all, old;
+	cpu_set_t cpus;
 	int err;
 
 	sigfillset(&all);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGBUS);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	err = pthread_create(&engine.thread, NULL, device_thread, NULL);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -667,6 +705,7 @@ static void start_thread(void)
 	}
 	engine.has_thread = true;
 	engine.thread_until_ns = 0;
+	engine.cpus = sched_getaffinity(0, sizeof(cpus), &cpus) ? 1 : CPU_COUNT(&cpus);
 }
 
 static void end_thread(void)
@@ -776,8 +815,11 @@ static int create(void)
 	if (err) {
 		smx_dev_destroy(engine.dev);
 		engine.dev = NULL;
+		return err;
 	}
-	return err;
+	engine.host_changes = smx_dev_host_changes(engine.dev);
+	engine.host_seen = *engine.host_changes;
+	return 0;
 }
 
 int smx_engine_get(void)

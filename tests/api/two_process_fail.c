@@ -233,6 +233,50 @@ static void forked(const void *arg)
 	two_end(&two);
 }
 
+/* Processor time of a process and its threads, in clock ticks. */
+static uint64_t cpu_ticks(pid_t pid)
+{
+	char path[40], text[1024] = "", *at;
+	unsigned long user = 0, system = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "r");
+	MUST(f && fgets(text, sizeof(text), f), "read /proc/PID/stat");
+	fclose(f);
+	at = strrchr(text, ')');
+	MUST(at && sscanf(at + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) == 2,
+	     "parse /proc/PID/stat");
+	return user + system;
+}
+
+/* A connected pair that does nothing uses nothing, and is there when it is needed. */
+static void idle(const void *arg)
+{
+	struct two two = two_start(env);
+	uint64_t here, there;
+
+	(void)arg;
+	two_connect(env, &two, 14, 7);
+	two.page->quiet = TWO_ASLEEP;
+	post_writes(&two, TWO_RC, 2, 9000);
+	for (int i = 0; i < 2; i++)
+		T_DONE(two.q[TWO_RC].scq, i, IBV_WC_RDMA_WRITE);
+	usleep(200000);
+	here = cpu_ticks(getpid());
+	there = cpu_ticks(two.pid);
+	sleep(3);
+	EXPECT(cpu_ticks(getpid()) - here <= 1, "this process used %" PRIu64 " ticks", cpu_ticks(getpid()) - here);
+	EXPECT(cpu_ticks(two.pid) - there <= 1, "the target used %" PRIu64 " ticks", cpu_ticks(two.pid) - there);
+	t_fill(mem.p, 18000, 9);
+	post_writes(&two, TWO_RC, 2, 9000);
+	for (int i = 0; i < 2; i++)
+		T_DONE(two.q[TWO_RC].scq, i, IBV_WC_RDMA_WRITE);
+	EXPECT(t_is(two.mem + TWO_TARGET, 18000, 9), "the target has other bytes");
+	kill(two.pid, SIGKILL);
+	two_end(&two);
+}
+
 static const struct way lost_ways[] = {
 	{ "RC, killed", TWO_RC, 64, true, false },
 	{ "RC, killed, long messages", TWO_RC, 100000, true, false },
@@ -266,6 +310,7 @@ int main(int argc, char **argv)
 	t_case("a number that nobody has", nobody, NULL);
 	t_case("RC SEND without a receive", no_receive, NULL);
 	t_case("fork", forked, NULL);
+	t_case("idle", idle, NULL);
 	t_buf_free(&mem);
 	return t_close(env);
 }
