@@ -42,6 +42,7 @@ struct smx_dev {
 	uint32_t gid_count;		/* 0: nothing was told */
 	struct smx_qp *watched;		/* queue pairs whose doorbell records the device itself looks at */
 	struct smx_cq *watched_cqs;	/* and completion queues */
+	bool watched_err;		/* one of the queue pairs is in ERR and has a receive queue */
 };
 
 /* The time of this turn; the clock is read at most once a turn, and only if somebody asks. */
