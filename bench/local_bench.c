@@ -28,7 +28,7 @@ struct bench {
 	struct mlx5dv_mkey *mkey;
 };
 
-static void die(const char *what)
+__attribute__((noreturn)) static void die(const char *what)
 {
 	perror(what);
 	exit(1);

@@ -15,7 +15,8 @@
 /* For functions that touch a program's memory on the device's behalf. A sanitizer judges what a program
  * does; a device that reads freed memory under a region is no act of the program's. */
 #if defined(__clang__) && __has_attribute(disable_sanitizer_instrumentation)
-#define SMX_UNJUDGED __attribute__((disable_sanitizer_instrumentation))	/* atomics, too */
+/* The second is for atomics, which no_sanitize leaves to ThreadSanitizer. */
+#define SMX_UNJUDGED __attribute__((no_sanitize("address", "thread"), disable_sanitizer_instrumentation))
 #else
 #define SMX_UNJUDGED __attribute__((no_sanitize("address", "thread")))
 #endif

@@ -24,6 +24,7 @@ enum {
 	FIRST_PDN = 1, PDS = 2 * SMX_MAX_PD,		/* with the driver's own */
 	FIRST_XRCDN = 1, XRCDS = 1 << 16,
 	BUDGET_BYTES = 16 << 20, MTU_BYTES = 4096,	/* where the driver names none */
+	FLUSH_LOOK_NS = 20000000,	/* between looks for receives to be flushed */
 };
 
 static int create_tables(struct smx_dev *dev)
@@ -201,6 +202,7 @@ void smx_dev_watch_qp(struct smx_dev *dev, struct smx_qp *qp, bool on)
 	if (on) {
 		qp->watch_next = dev->watched;
 		dev->watched = qp;
+		dev->watched_err = true;	/* it may be; the next turn sees */
 		return;
 	}
 	while (*at != qp)
@@ -226,22 +228,16 @@ void smx_dev_watch_cq(struct smx_dev *dev, struct smx_cq *cq, bool on)
 	*at = cq->watch_next;
 }
 
-/* A queue that is not sending yet looks at its record when it begins to. Receives are read when
- * they are needed, but in ERR nothing else would come for them. */
+/* A queue that is not sending yet looks at its record when it begins to. */
 static bool look_at_qp(struct smx_dev *dev, struct smx_qp *qp)
 {
 	const struct smx_sq *sq = &qp->sq;
-	bool found = false;
 
-	if (qp->state == IBV_QPS_ERR && smx_rq_has(&qp->rq)) {
-		smx_resp_flush(dev, qp);
-		found = true;
-	}
 	if (!qp->req || !sq->bb_count || qp->sq_halted || qp->state < IBV_QPS_RTS)
-		return found;
+		return false;
 	if ((uint16_t)be32_load_acquire((const uint32_t *)sq->dbrec + SMX_DBREC_SND) ==
 	    (uint16_t)sq->pi)
-		return found;
+		return false;
 	smx_req_kick(dev, qp);
 	return true;
 }
@@ -265,6 +261,22 @@ bool smx_dev_poll_watched(struct smx_dev *dev)
 	for (struct smx_cq *cq = dev->watched_cqs; cq; cq = cq->watch_next)
 		found |= look_at_cq(dev, cq);
 	return found;
+}
+
+/* Receives are read when they are needed, and a program that posts them rings nothing. In ERR
+ * nothing needs them, but they are to be flushed.
+ * RETURN when to look again. */
+static uint64_t flush_watched(struct smx_dev *dev)
+{
+	dev->watched_err = false;
+	for (struct smx_qp *qp = dev->watched; qp; qp = qp->watch_next) {
+		if (qp->state != IBV_QPS_ERR || !qp->rq.wqe_count)
+			continue;
+		if (smx_rq_has(&qp->rq))
+			smx_resp_flush(dev, qp);
+		dev->watched_err = true;
+	}
+	return dev->watched_err ? smx_now(dev) + FLUSH_LOOK_NS : UINT64_MAX;
 }
 
 uint64_t smx_qp_flushed(const struct smx_qp *qp)
@@ -314,6 +326,11 @@ uint64_t smx_dev_turn(struct smx_dev *dev)
 			break;
 		arrival = port->ops->poll(port, port->untimed ? 0 : smx_now(dev));
 	} while (dev->ready_head && dev->budget_bytes > 0);
+	if (dev->watched_err) {
+		uint64_t look = flush_watched(dev);
+
+		arrival = look < arrival ? look : arrival;
+	}
 	dev->now_known = false;
 	if (dev->ready_head)
 		return 0;

@@ -45,8 +45,9 @@ void smx_dev_arm_cq(struct smx_dev *dev, struct smx_cq *cq, uint32_t arm_word);	
  * RETURN when to call again, in now() nanoseconds: 0 for at once, UINT64_MAX for when rung. */
 uint64_t smx_dev_turn(struct smx_dev *dev);
 
-/* Looks at doorbell records itself, for programs that write them without telling (D5): of queue pairs for sends
- * and, in ERR, for receives to be flushed; of completion queues for arm words other than the one that stood there.
+/* Looks at doorbell records itself, for programs that write them without telling (D5): of queue pairs for
+ * sends, of completion queues for arm words other than the one that stood there. (Receives are read when needed; those
+ * of a watched queue pair in ERR are flushed by turns, which then ask for the next one.)
  * RETURN whether any queue had new work; smx_dev_turn() then does it. */
 void smx_dev_watch_qp(struct smx_dev *dev, struct smx_qp *qp, bool on);
 void smx_dev_watch_cq(struct smx_dev *dev, struct smx_cq *cq, bool on);

@@ -40,7 +40,8 @@ struct peer {
 	uint32_t out_gen, in_gen;
 	int32_t pid;			/* whose memory in's runs are in */
 	bool listed;			/* in host.inbound */
-	uint32_t dirty;			/* a bit for each lane in which something was put since its bell was looked at */
+	uint32_t dirty; /* a bit for each lane in which something was put since its bell was looked
+			   at */
 	bool blocked;			/* a requester waits for room in out's lane of requests */
 	bool failed;			/* no link can be made to out_gen */
 	bool held;			/* in's next request waits for room for its answer */
@@ -720,7 +721,8 @@ static bool something_arrived(const struct host *h, uint32_t listen)
 		if ((listen & SMX_LISTEN_ANSWERS) &&
 		    (smx_lane_peek(&p->in.lane[SMX_LANE_ANSWERS], &size) || size < 0))
 			return true;
-		if ((listen & SMX_LISTEN_REQUESTS) && !p->held && (smx_lane_peek(&p->in.lane[SMX_LANE_REQUESTS], &size) || size < 0))
+		if ((listen & SMX_LISTEN_REQUESTS) && !p->held &&
+		    (smx_lane_peek(&p->in.lane[SMX_LANE_REQUESTS], &size) || size < 0))
 			return true;
 	}
 	return false;

@@ -47,6 +47,7 @@ struct smx_dev {
 	uint32_t next_nonce;		/* of DCIs, see smx_frame.dc_nonce */
 	struct smx_qp *watched;		/* queue pairs whose doorbell records the device itself looks at */
 	struct smx_cq *watched_cqs;	/* and completion queues */
+	bool watched_err;		/* one of the queue pairs is in ERR and has a receive queue */
 };
 
 /* The time of this turn; the clock is read at most once a turn, and only if somebody asks. */

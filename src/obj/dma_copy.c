@@ -28,7 +28,8 @@ struct job {
 struct words { uint64_t w[2]; };
 
 /* All loads before any store, so that overlapping pieces come out right. */
-SMX_UNJUDGED static inline void copy_two(uint8_t *dst, const uint8_t *src, size_t second, size_t bytes)
+SMX_UNJUDGED static inline __attribute__((always_inline)) void copy_two(uint8_t *dst, const uint8_t *src,
+									 size_t second, size_t bytes)
 {
 	uint64_t a, b;
 

@@ -35,9 +35,11 @@ enum {
 	SPINS = 100,
 	/* Rounds of other threads' rings before the rest is left to the device's thread. */
 	SERVES = 8,
-	/* Between looks for doorbells that a program rings itself: after work was found, doubling
-	 * up to LAST, then asleep until the next store; where that cannot be had, up to MAX. */
-	WATCH_NAP_MIN_NS = 1000,
+	/* Looks for doorbells that a program rings itself: after work was found one after the
+	 * other, then with naps that double from MIN to LAST between them, then asleep until the
+	 * next store; where that cannot be had, with naps of up to MAX. */
+	WATCH_SPIN_NS = 50000,
+	WATCH_NAP_MIN_NS = 8000,
 	WATCH_NAP_LAST_NS = 64000,
 	WATCH_NAP_MAX_NS = 1000000,
 	/* While pollers take what other processes send: between looks whether they still do. */
@@ -47,9 +49,11 @@ enum {
 	 * offers. */
 	FRUITLESS_POLLS = 512,
 	FRUITLESS_AGAIN = 32,
-	/* Receives posted in ERR are to be flushed and come without any store to a UAR page: even
-	 * asleep the thread looks for them. */
-	WATCH_SLEEP_MAX_NS = 50000000,
+	/* Some kernels lose a page's protection when they move or swap it: even asleep the thread
+	 * looks at the records. */
+	WATCH_SLEEP_MAX_NS = 250000000,
+	/* The same where another process may speak for the first time. */
+	WATCH_SLEEP_REACHABLE_NS = 20000000,
 	/* A store that was stopped gets this long to happen before pages are protected again. */
 	STORE_PATIENCE_NS = 20000000,
 	/* The holder of the lock may be stopped by a page: the thread looks this often. */
@@ -61,14 +65,18 @@ enum {
 };
 
 static struct {
-	uint32_t word __attribute__((aligned(64)));
+	/* What threads that find their queue empty read all the time, and seldom changes: apart
+	 * from what everyone who enters writes. */
+	uint64_t due_ns __attribute__((aligned(64))); /* when the device wants its next turn */
 	uint32_t watched; /* queues that a program rings by its own stores */
-	uint64_t due_ns; /* when the device wants its next turn; written inside, read anywhere */
-	struct smx_ring *rings; /* left for whoever is inside, newest first */
 	struct smx_dev *dev;
 
+	uint32_t word __attribute__((aligned(64)));
+	struct smx_ring *rings; /* left for whoever is inside, newest first */
+
 	/* Only touched inside: */
-	bool watch_found; /* a watched queue had work since the thread last napped */
+	bool watch_found; /* a watched queue had work since the thread looked last */
+	uint64_t found_ns; /* when the thread saw that last */
 	bool pages_shut; /* UAR pages are protected, or the thread is about to: hands off */
 	bool on_pages; /* the thread sleeps in smx_uar_pages_wait() */
 	uint64_t store_until_ns; /* a stopped store may not have happened yet; 0: none */
@@ -177,7 +185,8 @@ static void wake_thread(void)
 /* The device wants its next turn at due_ns: sees to it that the thread is awake then. Inside. */
 static void set_due(uint64_t due_ns)
 {
-	__atomic_store_n(&engine.due_ns, due_ns, __ATOMIC_RELAXED);
+	if (engine.due_ns != due_ns)
+		__atomic_store_n(&engine.due_ns, due_ns, __ATOMIC_RELAXED);
 	if (due_ns >= engine.thread_until_ns)
 		return;
 	if (!engine.has_thread) {
@@ -611,7 +620,8 @@ static void sleep_on_pages(void)
 	}
 	enter_past_stopped();
 	while (engine.pages_shut) {
-		uint64_t now_ns = smx_clock_ns(), until_ns = now_ns + WATCH_SLEEP_MAX_NS;
+		uint64_t now_ns = smx_clock_ns(), until_ns = now_ns +
+			(smx_dev_is_reachable(engine.dev) ? WATCH_SLEEP_REACHABLE_NS : WATCH_SLEEP_MAX_NS);
 
 		/* What was rung before the pages were protected is in the records. */
 		engine.watch_found = smx_dev_poll_watched(engine.dev);
@@ -631,14 +641,25 @@ static void sleep_on_pages(void)
 	smx_dev_doze(engine.dev, false, false);
 }
 
+static void let_others(void)
+{
+	leave();
+	sched_yield();	/* those who wait for the lock, or for a processor */
+	enter();
+}
+
 /* There is nothing to do, but a program may ring by itself. RETURN how long the next nap is. */
 static uint64_t watch(uint64_t nap_ns, struct listener *l)
 {
 	uint64_t now_ns = smx_clock_ns(), until_ns;
 
 	if (engine.watch_found)
-		nap_ns = WATCH_NAP_MIN_NS;
+		engine.found_ns = now_ns;
 	engine.watch_found = false;
+	if (now_ns - engine.found_ns < WATCH_SPIN_NS) {
+		let_others();
+		return WATCH_NAP_MIN_NS;
+	}
 	if (engine.store_until_ns && now_ns > engine.store_until_ns)
 		engine.store_until_ns = 0;
 	/* What other processes send ends a nap at once, a sleep on pages not. */
@@ -669,9 +690,7 @@ static void *device_thread(void *arg)
 		if (after_sleep(&listener) && engine.due_ns)
 			look_again(&listener);
 		if (engine.due_ns == 0) {
-			leave();
-			sched_yield();	/* lets those who wait for the lock have it */
-			enter();
+			let_others();
 		} else if (engine.watched) {
 			nap_ns = watch(nap_ns, &listener);
 		} else {

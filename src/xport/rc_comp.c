@@ -208,9 +208,8 @@ static void progress(struct smx_dev *dev, struct smx_qp *qp, struct smx_requeste
 	if (smx_psn_diff(st->next_psn, st->una_psn) < 0)
 		smx_req_seek(qp, st, st->una_psn);
 	rearm(dev, qp, st);
-	if (st->failing) {
-		if (st->has_oldest && st->oldest == st->failing_at)
-			smx_req_fail(dev, qp, st, st->failing);
+	if (st->failing && st->has_oldest && st->oldest == st->failing_at) {
+		smx_req_fail(dev, qp, st, st->failing);
 		return;
 	}
 	if (st->stalled)

@@ -96,7 +96,8 @@ void smx_req_fail_later(struct smx_dev *dev, struct smx_qp *qp, struct smx_reque
 {
 	assert(check != SMX_CHECK_NONE);
 	assert(st->has_oldest);
-	if (st->failing)
+	/* What is sent again after a later WQE has failed may fail itself; the first of them counts. */
+	if (st->failing && (int32_t)(at - st->failing_at) >= 0)
 		return;
 	st->failing = check;
 	st->failing_at = at;

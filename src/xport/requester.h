@@ -123,10 +123,14 @@ static inline uint32_t smx_req_mtu(const struct smx_dev *dev, const struct smx_q
 	return qp->attr.type == SMX_QP_UD ? dev->attr.mtu_bytes : 128u << qp->cur.path_mtu;
 }
 
-/* Nothing of the stream can be sent for now, whatever is posted. */
+/* Nothing of the stream can be sent for now, whatever is posted. Behind a WQE that failed nothing is, but what
+ * is before it may have to be sent again. */
 static inline bool smx_req_is_held(const struct smx_requester *st)
 {
-	return st->rnr_wait || st->failing || st->errored;
+	if (__builtin_expect(st->failing != SMX_CHECK_NONE, 0) &&
+	    (!st->has_current || (int32_t)(st->current - st->failing_at) >= 0))
+		return true;
+	return st->rnr_wait || st->errored;
 }
 
 struct smx_where smx_req_where(const struct smx_qp *qp, uint32_t at);

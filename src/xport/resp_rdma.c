@@ -155,7 +155,7 @@ static void answer_read(struct smx_resp_work *w)
 {
 	uint64_t total = w->f->dma_length, whole = total, off = 0;
 	uint64_t most = w->dev->port->max_payload_bytes;
-	struct smx_dma_fault fault;
+	struct smx_dma_fault fault, none;
 	struct smx_walk walk;
 
 	most -= most % w->mtu;
@@ -176,7 +176,7 @@ static void answer_read(struct smx_resp_work *w)
 			part = walk; /* the reader moves his */
 			if (!answer_part(w, &part, off, n))
 				return;
-			smx_walk_skip(&walk, n, &fault);
+			smx_walk_skip(&walk, n, &none);
 		} else if (!answer_part(w, &walk, off, n) || total == 0) {
 			return;
 		}

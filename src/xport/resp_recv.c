@@ -138,8 +138,10 @@ void smx_resp_flush(struct smx_dev *dev, struct smx_qp *qp)
 	smx_resp_abort(dev, qp, r->one,
 		       r->one->message == SMX_RESP_IN_SEND ? SMX_CHECK_FLUSH_CURRENT
 							   : SMX_CHECK_FLUSH_BEHIND);
-	if (qp->rq.wqe_count)
+	if (qp->rq.wqe_count) {
 		flush_queue(dev, qp, r->one);
+		dev->watched_err |= qp->watched;
+	}
 	if (qp->attr.srq && !r->flushed && dev->attr.env.async_event)
 		dev->attr.env.async_event(IBV_EVENT_QP_LAST_WQE_REACHED, qp->attr.cookie,
 					  dev->attr.env.arg);

@@ -1,265 +1,461 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Any bytes in a send ring: the device must neither crash nor touch memory outside what it was given,
- * and must come to rest.
+/* Any bytes in a send ring, whatever happens meanwhile: the device must neither crash nor touch memory outside
+ * what it was given, and must come to rest with nothing left undone.
  *
- * Input: byte 0 picks the queue pair's type, byte 1 how helpful the fuzzer is; then blocks of the ring.
- * A helpful run repairs index, queue pair number and keys, so that mutations reach deep into execution;
- * an unhelpful one leaves every byte as it came. */
-#include <assert.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+ * Input: byte 0 picks the queue pairs' type, byte 1 options (fuzz_world.h), byte 2 seeds the medium. The rest is a
+ * program, one byte an operation with its operands behind it: WQEs that are right but for what the operands choose,
+ * blocks that are copied as they are, bytes that are changed in the ring, doorbells, time, and what a program does
+ * besides (states, keys, queues). Operands that are missing are 0. */
+#include "fuzz_world.h"
 
-#include "base/guard.h"
-#include "dev/dev.h"
-#include "hw/cqe.h"
-#include "hw/wqe.h"
-#include "trace/refusal.h"
+enum { TURNS_MAX = 20000, MOVED_MAX = 8 << 20, OPS_MAX = 200 };
 
-enum { RING_BB = 64, RECVS = 16, CQES = 256, MEM = 8192, TURNS = 10000 };
+/* ---- the input ---- */
+
+static const uint8_t *in, *in_end;
+
+static uint8_t byte(void)
+{
+	return in < in_end ? *in++ : 0;
+}
+
+static uint16_t word(void)
+{
+	uint8_t low = byte();
+
+	return (uint16_t)(low | byte() << 8);
+}
+
+/* ---- one WQE ---- */
 
 static struct {
-	struct smx_dev *dev;
-	uint64_t now_ns;
-	struct smx_refusal_log log;
-	_Alignas(4096) uint8_t mem[3 * MEM];	/* the middle third is registered, the others must not change */
-	_Alignas(64) uint8_t sq[2][RING_BB * 64];
-	_Alignas(64) uint8_t rq[2][RECVS * 64];
-	_Alignas(64) uint8_t srq[RECVS * 64];
-	_Alignas(64) uint8_t cq[CQES * 64];
-	_Alignas(8) uint32_t dbrec[2][2], cq_dbrec[2], srq_dbrec[2];
-} w;
+	int qp;			/* whose ring */
+	uint32_t bb[2];		/* producers: blocks written */
+	uint32_t seg;		/* segments of the WQE being built */
+	uint64_t moved;		/* bytes */
+	bool stopped;		/* it would take too long */
+} p;
 
-static uint64_t fake_now(void *arg)
+static void *segs(uint32_t n)
 {
-	(void)arg;
-	return w.now_ns;
+	static uint8_t spill[256];
+	uint32_t at = (p.bb[p.qp] * 4 + p.seg) % (RING_BB * 4);
+
+	if (at + n > RING_BB * 4)
+		return spill;		/* a structure that would wrap is lost */
+	p.seg += n;
+	return sq_buf[p.qp] + at * SMX_WQE_DS;
 }
 
-static void ignore_cq_event(void *cookie, void *arg)
+static uint32_t key_of(uint8_t which)
 {
-	(void)cookie, (void)arg;
+	int i = which % KEYS;
+
+	if (i == KEY_NULL && w.options & WITH_LOSS)
+		i = KEY_REGION;	/* a gigabyte of nothing in small frames takes too long */
+	return w.key[i] ? smx_mkey_key(w.key[i]) : w.key_num[i];
 }
 
-static void ignore_async(enum ibv_event_type type, void *cookie, void *arg)
+static uint32_t length_of(uint8_t which)
 {
-	(void)type, (void)cookie, (void)arg;
+	static const uint32_t lengths[] = { 0,   1,   4,   8,   16,   33,   64,  100,
+					    255, 256, 257, 513, 1024, 4096, MEM, 0x7fffffff };
+
+	return lengths[which & 15];
 }
 
-static void must(int rc)
+/* Address in the space of the key that which picks. */
+static uint64_t va_of(uint8_t which)
 {
-	if (rc) {
-		fprintf(stderr, "set-up failed: %s\n", strerror(rc));
+	uint16_t at = word();
+	int i = which % KEYS;
+
+	if (at & 0x8000)
+		return at & 0x4000 ? UINT64_MAX - (at & 0xff) : mem_va() + MEM - (at & 0xff);
+	return i == KEY_LIST || i == KEY_TAGGED || i == KEY_INNER ? at % 2048 & ~7u : mem_va() + at % MEM;
+}
+
+static void put_data(void)
+{
+	uint8_t which = byte();
+	uint32_t length = length_of(which >> 4);
+	struct smx_wqe_data d = { to_be32(length), to_be32(key_of(which)), to_be64(va_of(which)) };
+
+	memcpy(segs(1), &d, sizeof(d));
+}
+
+static void put_inline(uint8_t length)
+{
+	be32 head = to_be32(length | SMX_INLINE_SEG);
+
+	memcpy(segs(1), &head, sizeof(head));
+	for (uint32_t n = 12; n < length; n += SMX_WQE_DS)
+		memset(segs(1), length, SMX_WQE_DS);
+}
+
+static void put_raddr(void)
+{
+	uint8_t which = byte();
+	struct smx_wqe_raddr r = { .va = to_be64(va_of(which) & ~7ull), .rkey = to_be32(key_of(which)) };
+
+	memcpy(segs(1), &r, sizeof(r));
+}
+
+static void put_payload(void)
+{
+	uint8_t how = byte();
+
+	if (how & 8)
+		put_inline(how >> 4 | (how & 7) << 4);
+	else
+		for (int i = 0; i <= (how & 7); i++)
+			put_data();
+}
+
+static void put_address(void)
+{
+	struct smx_wqe_av av = { .dqp_dct = to_be32(SMX_AV_EXTENDED | w.qpn[1]), .hop_limit = 64,
+				 .grh_gid_fl = to_be32(1u << 30) };
+	struct smx_wqe_xrc xrc = { .srqn = to_be32(w.srqn) };
+
+	if (w.type == SMX_QP_DCI)
+		av.dc_key = to_be64(DC_KEY);
+	else
+		av.qkey = to_be32(QKEY);
+	if (w.type == SMX_QP_DCI || w.type == SMX_QP_UD)
+		memcpy(segs(3), &av, sizeof(av));
+	else if (w.type == SMX_QP_XRC_INI)
+		memcpy(segs(1), &xrc, sizeof(xrc));
+}
+
+static void put_atomic(uint8_t op)
+{
+	struct smx_wqe_atomic a = { to_be64(byte()), to_be64(byte()) };
+
+	put_raddr();
+	memcpy(segs(1), &a, sizeof(a));
+	if (op == SMX_OP_ATOMIC_MASKED_CS)
+		memcpy(segs(1), &a, sizeof(a));
+	else
+		a.compare = to_be64(0);
+	put_data();
+}
+
+static void put_entry(void)
+{
+	uint8_t which = byte();
+	struct smx_wqe_klm klm = { to_be32(length_of(which >> 4)), to_be32(key_of(which)), to_be64(va_of(which)) };
+
+	memcpy(segs(1), &klm, sizeof(klm));
+}
+
+/* One strided block of n entries. */
+static void put_block(uint8_t n)
+{
+	struct smx_wqe_repeat_block *head = segs(1), block = { .op = to_be32(SMX_REPEAT_OP) };
+	uint32_t turn = 0;
+
+	block.repeat_count = to_be32(byte());
+	block.num_ent = to_be16(n);
+	for (uint8_t i = 0; i < n; i++) {
+		uint8_t which = byte(), bytes = byte();
+		struct smx_wqe_repeat_ent ent = { to_be16(byte()), to_be16(bytes), to_be32(key_of(which)),
+						  to_be64(va_of(which)) };
+
+		turn += bytes;
+		memcpy(segs(1), &ent, sizeof(ent));
+	}
+	block.byte_count = to_be32(turn);
+	memcpy(head, &block, sizeof(block));
+}
+
+/* A registration, a bind or an invalidate. RETURN the key that it changes. */
+static uint32_t put_umr(void)
+{
+	uint8_t how = byte(), n = byte() % 12, start;
+	uint32_t key = key_of(how);
+	uint64_t mask = SMX_UMR_MASK_LEN | SMX_UMR_MASK_START_ADDR | SMX_UMR_MASK_FREE | SMX_UMR_MASK_LOCAL_WRITE |
+			SMX_UMR_MASK_REMOTE_READ | SMX_UMR_MASK_REMOTE_WRITE | SMX_UMR_MASK_ATOMIC;
+	struct smx_wqe_umr_ctrl ctrl = { .flags = SMX_UMR_INLINE };
+	struct smx_wqe_mkey_ctx ctx = { .access = 0xfc, .qpn_mkey = to_be32(0xffffff00 | (key & 0xff)),
+					.len = to_be64(how & 0x80 ? 1ull << 40 : 4096) };
+
+	if (how & 8)
+		mask |= SMX_UMR_MASK_MKEY | SMX_UMR_MASK_QPN;
+	if (how & 16)
+		ctrl.flags |= byte() & (SMX_UMR_CHECK_FREE | SMX_UMR_XLT_OFFSET | SMX_UMR_CHECK_QPN);
+	if (ctrl.flags & SMX_UMR_XLT_OFFSET)
+		ctrl.xlt_offset = to_be16(byte() % 16);
+	if (how & 32) {
+		ctx.free = SMX_MKC_FREE;
+		n = 0;
+	}
+	if (how % KEYS == KEY_WINDOW)
+		ctx.start_addr = to_be64(mem_va());
+	ctrl.klm_octowords = to_be16((n + 3) / 4 * 4);
+	ctrl.mkey_mask = to_be64(mask);
+	memcpy(segs(3), &ctrl, sizeof(ctrl));
+	memcpy(segs(4), &ctx, sizeof(ctx));
+	start = (uint8_t)p.seg;
+	if (how & 64 && n)
+		put_block(n - 1);
+	else
+		for (uint8_t i = 0; i < n; i++)
+			put_entry();
+	while ((p.seg - start) % 4 && p.seg < SMX_WQE_DS_MAX)
+		memset(segs(1), 0, SMX_WQE_DS);
+	return key;
+}
+
+static void put_mmo(void)
+{
+	static const struct smx_wqe_mmo_meta meta;
+	uint8_t length = byte();
+
+	memcpy(segs(1), &meta, sizeof(meta));
+	for (int i = 0; i < 2; i++) {
+		uint8_t which = byte();
+		struct smx_wqe_data d = { to_be32(length_of(length)), to_be32(key_of(which)), to_be64(va_of(which)) };
+
+		memcpy(segs(1), &d, sizeof(d));
+	}
+}
+
+static void sign(uint8_t *ring, uint32_t at, uint32_t ds)
+{
+	uint8_t sum = 0;
+
+	for (uint32_t i = 0; i < ds * SMX_WQE_DS; i++)
+		sum ^= ring[(at * SMX_WQE_BB + i) % (RING_BB * SMX_WQE_BB)];
+	((struct smx_wqe_ctrl *)(ring + at * SMX_WQE_BB))->signature = (uint8_t)~sum;
+}
+
+static void put_wqe(uint8_t which)
+{
+	static const uint8_t ops[16] = {
+		SMX_OP_RDMA_WRITE, SMX_OP_RDMA_READ, SMX_OP_SEND, SMX_OP_UMR, SMX_OP_MMO, SMX_OP_ATOMIC_FA,
+		SMX_OP_RDMA_WRITE_IMM, SMX_OP_SEND_IMM, SMX_OP_SEND_INVAL, SMX_OP_ATOMIC_CS, SMX_OP_ATOMIC_MASKED_CS,
+		SMX_OP_ATOMIC_MASKED_FA, SMX_OP_NOP, SMX_OP_UMR, SMX_OP_TSO, SMX_OP_LOCAL_INVAL,
+	};
+	uint8_t op = ops[which], how = byte();
+	uint32_t at = p.bb[p.qp] % RING_BB, imm = key_of(how >> 4);
+	struct smx_wqe_ctrl *ctrl, c = { .dci_stream = to_be16(how & 3),
+		.fm_ce_se = (how & 4 ? SMX_CTRL_CQ_UPDATE : 0) | (how & 8 ? SMX_CTRL_FENCE : 0) | (how & 2) };
+
+	p.seg = 0;
+	ctrl = segs(1);
+	if (op != SMX_OP_UMR && op != SMX_OP_MMO && op != SMX_OP_NOP)
+		put_address();
+	switch (op) {
+	case SMX_OP_UMR: imm = put_umr(); break;
+	case SMX_OP_MMO: put_mmo(); break;
+	case SMX_OP_NOP: break;
+	case SMX_OP_RDMA_WRITE: case SMX_OP_RDMA_WRITE_IMM: put_raddr(); put_payload(); break;
+	case SMX_OP_RDMA_READ: put_raddr(); put_data(); break;
+	case SMX_OP_SEND: case SMX_OP_SEND_IMM: case SMX_OP_SEND_INVAL: put_payload(); break;
+	default: put_atomic(op); break;
+	}
+	c.opmod_idx_opcode = to_be32((op == SMX_OP_MMO ? SMX_MMO_OPMOD_DMA << 24 : 0) |
+				     (p.bb[p.qp] & 0xffff) << 8 | op);
+	c.qpn_ds = to_be32(w.qpn[p.qp] << 8 | (p.seg & 0x3f));
+	c.imm = to_be32(imm);
+	memcpy(ctrl, &c, sizeof(c));
+	if (w.options & WITH_SIGNATURES)
+		sign(sq_buf[p.qp], at, p.seg);
+	p.bb[p.qp] += (p.seg + 3) / 4;
+}
+
+/* ---- what happens besides ---- */
+
+static void copy_block(void)
+{
+	uint8_t *to = sq_buf[p.qp] + p.bb[p.qp]++ % RING_BB * SMX_WQE_BB;
+
+	for (int i = 0; i < SMX_WQE_BB; i++)
+		to[i] = byte();
+}
+
+static void poke(void)
+{
+	uint16_t at = word();
+
+	sq_buf[p.qp][at % sizeof(sq_buf[0])] ^= byte();
+}
+
+static void ring(uint8_t extra)
+{
+	dbrec[p.qp][SMX_DBREC_SND] = htobe32(p.bb[p.qp] + (extra == 15 ? 200 : 0));
+	if (w.qp[p.qp])
+		smx_dev_ring_sq(w.dev, w.qp[p.qp]);
+}
+
+/* RETURN whether there is more to do. Time goes on to when that is. */
+static bool turn(void)
+{
+	static uint8_t before[sizeof(sq_buf)];
+	uint64_t next;
+
+	memcpy(before, sq_buf, sizeof(before));
+	next = smx_dev_turn(w.dev);
+	assert(!memcmp(before, sq_buf, sizeof(before)));	/* it is the program's */
+	assert(!w.bad_fault);
+	p.moved += w.dev->attr.turn_budget_bytes - (uint64_t)w.dev->budget_bytes;
+	p.stopped = p.moved > MOVED_MAX;
+	if (next == UINT64_MAX || p.stopped)
+		return false;
+	w.now_ns = next > w.now_ns ? next : w.now_ns + 1;
+	return true;
+}
+
+static void set_state(int i, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr a = { .qp_state = state };
+
+	if (!w.qp[i] || (state == IBV_QPS_RESET && type_of(i) == SMX_QP_DCT))
+		return;
+	smx_cmd_modify_qp(w.dev, w.qp[i], &a, IBV_QP_STATE, NULL);
+	if (state == IBV_QPS_RESET) {
+		dbrec[i][0] = dbrec[i][1] = 0;
+		p.bb[i] = 0;
+		connect_one(i);
+	}
+}
+
+static void consume(void)
+{
+	cq_dbrec[SMX_CQ_DBREC_CI] = htobe32(w.cq->pi & 0xffffff);
+}
+
+static void act(uint8_t which)
+{
+	uint8_t arg = byte();
+	int i = arg & 1, k = arg % KEYS;
+
+	switch (which) {
+	case 0: set_state(i, IBV_QPS_ERR); break;
+	case 1: set_state(i, IBV_QPS_RESET); break;
+	case 2: set_state(i, IBV_QPS_SQD); break;
+	case 3: set_state(i, IBV_QPS_RTS); break;
+	case 4:
+		if (w.qp[i])
+			smx_cmd_reset_stream(w.dev, w.qp[i], arg >> 1);
+		break;
+	case 5:
+		dbrec[i][SMX_DBREC_RCV] = htobe32(be32toh(dbrec[i][SMX_DBREC_RCV]) + (arg >> 1) % 8);
+		if (w.qp[i])
+			smx_dev_ring_rq(w.dev, w.qp[i]);
+		break;
+	case 6:
+		srq_dbrec[0] = htobe32(be32toh(srq_dbrec[0]) + arg % 8);
+		smx_dev_ring_srq(w.dev, w.srq);
+		break;
+	case 7: consume(); break;
+	case 8: smx_dev_arm_cq(w.dev, w.cq, (uint32_t)arg << 28 | (w.cq->pi & 0xffffff)); break;
+	case 9:
+		if (w.key[k])
+			must(smx_cmd_destroy_mkey(w.dev, w.key[k]));
+		w.key[k] = NULL;
+		break;
+	case 10:
+		if (w.qp[i])
+			must(smx_cmd_destroy_qp(w.dev, w.qp[i]));
+		w.qp[i] = NULL;
+		break;
+	case 11:
+		if (w.qp[i])
+			smx_dev_watch_qp(w.dev, w.qp[i], arg & 2);
+		smx_dev_poll_watched(w.dev);
+		break;
+	case 12:
+		if (w.cq->attr.buf == cq_buf)
+			smx_cmd_resize_cq(w.dev, w.cq, cq_buf_moved, arg & 1 ? CQES : 32);
+		break;
+	case 13: rq_buf[i][word() % sizeof(rq_buf[0])] ^= arg; break;
+	case 14: srq_buf[word() % sizeof(srq_buf)] ^= arg; break;
+	default: w.now_ns += (uint64_t)arg << 16; break;
+	}
+}
+
+static void step(uint8_t op)
+{
+	uint8_t which = op >> 4;
+
+	switch (op & 15) {
+	case 8: ring(which); break;
+	case 9: ring(which); turn(); break;
+	case 10: turn(); break;
+	case 11: poke(); break;
+	case 12: copy_block(); break;
+	case 13: act(which); break;
+	case 14: p.qp = which & 1; break;
+	default: put_wqe(which); break;
+	}
+}
+
+/* ---- what must hold ---- */
+
+/* All that was rung is completed where the queue pair can. */
+static void check_rest(void)
+{
+	for (int i = 0; i < 2; i++) {
+		const struct smx_qp *qp = w.qp[i];
+
+		if (!qp || !qp->req || qp->sq_halted || (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_ERR) ||
+		    qp->sq.ci == qp->sq.pi)
+			continue;
+		fprintf(stderr, "queue pair %d rests in state %d with blocks %u to %u undone\n", i, (int)qp->state,
+			qp->sq.ci, qp->sq.pi);
+		for (uint32_t s = 0; s < smx_req_stream_count(qp); s++)
+			fprintf(stderr,
+				"stream %u: oldest %u current %d/%u stalled %d held %d una %x next "
+				"%x sent %x\n",
+				s, qp->req[s].oldest, qp->req[s].has_current, qp->req[s].current,
+				qp->req[s].stalled, smx_req_is_held(&qp->req[s]),
+				qp->req[s].una_psn, qp->req[s].next_psn, qp->req[s].sent_psn);
 		abort();
 	}
 }
 
-struct world {
-	struct smx_pd *pd;
-	struct smx_cq *cq;
-	struct smx_srq *srq;
-	struct smx_qp *qp[2];
-	uint32_t qpn[2], key, mkey;
-};
-
-static void post_receives(uint8_t *buf, uint32_t off, uint32_t key)
+static void check_cqes(void)
 {
-	for (uint32_t i = 0; i < RECVS; i++) {
-		struct smx_wqe_data seg[2] = {
-			{ to_be32(512), to_be32(key), to_be64((uintptr_t)w.mem + MEM + i * 256) },
-			{ to_be32(0), to_be32(SMX_LKEY_END), to_be64(0) },
-		};
-		struct smx_wqe_srq_next next = { .next_wqe_index = to_be16((i + 1) % RECVS) };
+	const struct smx_cq *cq = w.cq;
+	uint32_t n = cq->pi < cq->attr.cqe_count ? cq->pi : cq->attr.cqe_count;
 
-		if (off)
-			memcpy(buf + i * 64, &next, sizeof(next));
-		memcpy(buf + i * 64 + off, seg, sizeof(seg));
+	if (cq->attr.buf == cq_buf_moved)
+		return;		/* what was consumed did not move */
+	for (uint32_t i = cq->pi - n; i != cq->pi; i++) {
+		const struct smx_cqe64 *cqe = (const void *)((const uint8_t *)cq->attr.buf + 64 +
+							     (size_t)(i % cq->attr.cqe_count) * 128);
+		uint8_t op = cqe->op_own >> 4;
+
+		assert((cqe->op_own & SMX_CQE_OWNER) == !!(i & cq->attr.cqe_count));
+		assert(op <= SMX_CQE_RESP_SEND_INV || op == SMX_CQE_REQ_ERR || op == SMX_CQE_RESP_ERR);
 	}
-}
-
-static void connect_qp(struct world *o, int i, enum smx_qp_type type)
-{
-	struct ibv_qp_attr a = {
-		.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 0x11, .dest_qp_num = o->qpn[!i],
-		.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
-				   IBV_ACCESS_REMOTE_ATOMIC,
-		.path_mtu = IBV_MTU_256, .max_dest_rd_atomic = 4, .max_rd_atomic = 4, .min_rnr_timer = 1, .timeout = 1,
-		.retry_cnt = 1, .rnr_retry = 1,
-		.ah_attr = { .is_global = 1, .port_num = 1 },
-	};
-	struct smx_path path = { .hop_limit = 64 };
-	int init = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT, rtr = IBV_QP_STATE,
-	    rts = IBV_QP_STATE | IBV_QP_SQ_PSN;
-
-	if (type == SMX_QP_UD) {
-		init |= IBV_QP_QKEY;
-	} else if (type == SMX_QP_DCI) {
-		rtr |= IBV_QP_PATH_MTU;
-		rts |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-	} else if (type == SMX_QP_DCT) {
-		init |= IBV_QP_ACCESS_FLAGS;
-		rtr |= IBV_QP_PATH_MTU | IBV_QP_AV | IBV_QP_MIN_RNR_TIMER;
-	} else {
-		init |= IBV_QP_ACCESS_FLAGS;
-		rtr |= IBV_QP_PATH_MTU | IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-		if (type == SMX_QP_RC) {
-			rtr |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-			rts |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-		}
-	}
-	must(smx_cmd_modify_qp(w.dev, o->qp[i], &a, init, &path));
-	a.qp_state = IBV_QPS_RTR;
-	must(smx_cmd_modify_qp(w.dev, o->qp[i], &a, rtr, &path));
-	a.qp_state = IBV_QPS_RTS;
-	if (type != SMX_QP_DCT)
-		must(smx_cmd_modify_qp(w.dev, o->qp[i], &a, rts, &path));
-}
-
-static void build_world(struct world *o, enum smx_qp_type type)
-{
-	struct smx_mkey_attr mr = {
-		.kind = SMX_MKEY_DIRECT,
-		.start = (uintptr_t)w.mem + MEM,
-		.length = MEM,
-		.host = w.mem + MEM,
-		.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
-			  IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
-	};
-	struct smx_mkey_attr indirect = { .kind = SMX_MKEY_INDIRECT, .max_entries = 8 };
-	struct smx_cq_attr cq = { .buf = w.cq,
-				  .cqe_count = CQES,
-				  .cqe_bytes = 64,
-				  .dbrec = w.cq_dbrec,
-				  .ignore_overrun = true };
-	struct smx_srq_attr srq = { .buf = w.srq, .wqe_count = RECVS, .stride_bytes = 64, .dbrec = w.srq_dbrec };
-	struct smx_mkey *mk;
-	uint32_t num;
-
-	must(smx_cmd_alloc_pd(w.dev, &o->pd, &num));
-	mr.pd = indirect.pd = srq.pd = o->pd;
-	must(smx_cmd_create_mkey(w.dev, &mr, &mk, &o->key));
-	must(smx_cmd_create_mkey(w.dev, &indirect, &mk, &o->mkey));
-	memset(w.cq, 0xf1, sizeof(w.cq));
-	must(smx_cmd_create_cq(w.dev, &cq, &o->cq, &num));
-	post_receives(w.srq, sizeof(struct smx_wqe_srq_next), o->key);
-	w.srq_dbrec[0] = htobe32(RECVS - 1);
-	must(smx_cmd_create_srq(w.dev, &srq, &o->srq, &num));
-	for (int i = 0; i < 2; i++) {
-		struct smx_qp_attr a = {
-			.type = type == SMX_QP_DCI && i ? SMX_QP_DCT : type,
-			.pd = o->pd,
-			.send_cq = o->cq,
-			.recv_cq = o->cq,
-			.srq = type == SMX_QP_DCI && i ? o->srq : NULL,
-			.sq_buf = w.sq[i],
-			.sq_bb_count = RING_BB,
-			.rq_buf = w.rq[i],
-			.rq_wqe_count = RECVS,
-			.rq_stride_bytes = 64,
-			.dbrec = w.dbrec[i],
-			.dc_key = 0x77,
-			.log_streams = 1,
-			.log_errored = 0,
-		};
-
-		if (type == SMX_QP_DCI)
-			a.rq_wqe_count = 0;
-		if (a.type == SMX_QP_DCT)
-			a.sq_bb_count = 0;
-		post_receives(w.rq[i], 0, o->key);
-		w.dbrec[i][0] = w.dbrec[i][1] = 0;
-		must(smx_cmd_create_qp(w.dev, &a, &o->qp[i], &o->qpn[i]));
-	}
-	for (int i = 0; i < 2; i++)
-		connect_qp(o, i, type == SMX_QP_DCI && i ? SMX_QP_DCT : type);
-	for (int i = 0; i < 2; i++)
-		w.dbrec[i][0] = htobe32(RECVS);
-}
-
-/* Walks the blocks as WQEs and puts right what would only be refused. RETURN blocks used. */
-static uint32_t repair(const struct world *o, uint32_t blocks)
-{
-	uint32_t bb = 0;
-
-	while (bb < blocks) {
-		struct smx_wqe_ctrl *ctrl = (void *)(w.sq[0] + bb * 64);
-		uint32_t op = from_be32(ctrl->opmod_idx_opcode), ds = (from_be32(ctrl->qpn_ds) & 0x3f) % 24;
-
-		ds = ds < 2 ? 2 : ds;
-		ctrl->opmod_idx_opcode = to_be32((op & 0xff0000ff) | (bb & 0xffff) << 8);
-		ctrl->qpn_ds = to_be32(o->qpn[0] << 8 | ds);
-		if ((op & 0xff) == SMX_OP_UMR)
-			ctrl->imm = to_be32(o->mkey);
-		for (uint32_t seg = 1; seg < ds && bb * 4 + seg < RING_BB * 4; seg++) {
-			struct smx_wqe_data *d = (void *)(w.sq[0] + bb * 64 + seg * 16);
-			uint8_t hint = d->lkey.b[0];
-
-			if (hint & 1) {
-				d->lkey = to_be32(hint & 2 ? o->mkey : o->key);
-				d->va = to_be64(hint & 4 ? from_be64(d->va) % MEM
-							 : (uintptr_t)w.mem + MEM +
-								   from_be64(d->va) % MEM);
-			} else if (hint & 2) {		/* as a remote address */
-				struct smx_wqe_raddr *r = (void *)d;
-
-				r->va = to_be64((uintptr_t)w.mem + MEM + (from_be64(r->va) % MEM & ~7ull));
-				r->rkey = to_be32(o->key);
-			} else if (hint & 8) {		/* as an address vector */
-				struct smx_wqe_av *av = (void *)d;
-
-				if (bb * 4 + seg + 3 <= RING_BB * 4) {
-					av->dc_key = to_be64(0x77);
-					av->dqp_dct = to_be32(SMX_AV_EXTENDED | o->qpn[1]);
-				}
-			}
-		}
-		bb += (ds + 3) / 4;
-	}
-	return bb < RING_BB ? bb : RING_BB;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const enum smx_qp_type types[] = { SMX_QP_RC, SMX_QP_DCI, SMX_QP_UD, SMX_QP_UC };
-	struct smx_dev_attr attr = {
-		.env = { .now = fake_now,
-			 .cq_event = ignore_cq_event,
-			 .async_event = ignore_async,
-			 .copy = smx_guard_copy,
-			 .call = smx_guard_call,
-			 .refusals = &w.log },
-		.memcpy_max_bytes = 1 << 20,
-		.turn_budget_bytes = 1 << 20,
-		.mtu_bytes = 4096,
-	};
-	struct world o = { 0 };
-	uint32_t blocks;
+	static const enum smx_qp_type types[] = { SMX_QP_RC, SMX_QP_DCI, SMX_QP_UD, SMX_QP_UC, SMX_QP_XRC_INI };
+	int turns = 0;
 
-	if (size < 3)
+	if (size < 4)
 		return 0;
-	smx_guard_install();
-	memset(w.mem, 0xa5, sizeof(w.mem));
-	must(smx_dev_create(&attr, &w.dev));
-	build_world(&o, types[data[0] % 4]);
-
-	blocks = (uint32_t)(size - 2 + 63) / 64;
-	blocks = blocks > RING_BB ? RING_BB : blocks;
-	memset(w.sq[0], 0, sizeof(w.sq[0]));
-	memcpy(w.sq[0], data + 2, size - 2 < sizeof(w.sq[0]) ? size - 2 : sizeof(w.sq[0]));
-	if (data[1] & 1)
-		blocks = repair(&o, blocks);
-	w.dbrec[0][1] = htobe32(data[1] & 2 ? blocks * 7 : blocks);
-	smx_dev_ring_sq(w.dev, o.qp[0]);
-	for (int turn = 0; turn < TURNS; turn++) {
-		uint64_t next = smx_dev_turn(w.dev);
-
-		if (next == UINT64_MAX)
-			break;
-		assert(turn < TURNS - 1);	/* the device comes to rest */
-		w.now_ns = next > w.now_ns ? next : w.now_ns + 1;
+	in = data + 3;
+	in_end = data + size;
+	memset(&p, 0, sizeof(p));
+	make_world(types[data[0] % 5], data[1], data[2]);
+	for (int i = 0; i < OPS_MAX && in < in_end && !p.stopped; i++)
+		step(byte());
+	for (p.qp = 0; p.qp < 2; p.qp++) {
+		if (w.qp[p.qp])
+			smx_dev_watch_qp(w.dev, w.qp[p.qp], false);	/* that never rests */
+		ring(0);
 	}
-	for (size_t i = 0; i < MEM; i++)
-		assert(w.mem[i] == 0xa5 && w.mem[2 * MEM + i] == 0xa5);
-	smx_dev_destroy(w.dev);
+	while (turn())
+		assert(++turns < TURNS_MAX);
+	if (!p.stopped)
+		check_rest();
+	check_cqes();
+	end_world();
 	return 0;
 }

@@ -37,6 +37,24 @@ static void fills_up_and_says_so(void **state)
 	smx_idmap_fini(&map);
 }
 
+static void holds_no_more_than_its_owner_allows(void **state)
+{
+	struct smx_idmap map;
+	static int things[WINDOW];
+	uint32_t id;
+
+	(void)state;
+	assert_int_equal(smx_idmap_init(&map, BASE, WINDOW), 0);
+	map.max = 10;
+	for (uint32_t i = 0; i < 10; i++)
+		assert_int_equal(smx_idmap_add(&map, &things[i], &id), 0);
+	assert_int_equal(smx_idmap_add(&map, &things[10], &id), ENOMEM);
+	assert_ptr_equal(smx_idmap_remove(&map, BASE + 3), &things[3]);
+	assert_int_equal(smx_idmap_add(&map, &things[3], &id), 0);
+	assert_int_equal(id, BASE + 10);	/* the window is larger */
+	smx_idmap_fini(&map);
+}
+
 static void numbers_outside_the_window_name_nothing(void **state)
 {
 	static const uint32_t outside[] = { 0, BASE - 1, BASE + WINDOW, UINT32_MAX, BASE + 1 };
@@ -138,6 +156,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fills_up_and_says_so),
+		cmocka_unit_test(holds_no_more_than_its_owner_allows),
 		cmocka_unit_test(numbers_outside_the_window_name_nothing),
 		cmocka_unit_test(a_freed_number_rests_until_the_window_was_walked),
 		cmocka_unit_test(each_visits_in_order_and_allows_removal),

@@ -34,7 +34,7 @@ struct host {
 	uint8_t *cq_buf, *mem;
 	uint32_t ci[2], seen, key;
 	enum ibv_event_type event[8];
-	unsigned int event_count;
+	unsigned int event_count, cq_events;
 };
 
 static uint64_t now_of(void *arg)
@@ -45,10 +45,12 @@ static uint64_t now_of(void *arg)
 	return h->now;
 }
 
-static void no_cq_event(void *cookie, void *arg)
+static void count_cq_event(void *cookie, void *arg)
 {
+	struct host *h = arg;
+
 	(void)cookie;
-	(void)arg;
+	h->cq_events++;
 }
 
 static void take_event(enum ibv_event_type type, void *cookie, void *arg)
@@ -65,7 +67,7 @@ static struct host *host_new(uint64_t budget_bytes)
 	struct host *h = calloc(1, sizeof(*h));
 	struct smx_dev_attr attr = {
 		.env = {
-			.now = now_of, .cq_event = no_cq_event, .async_event = take_event,
+			.now = now_of, .cq_event = count_cq_event, .async_event = take_event,
 			.copy = smx_guard_copy, .call = smx_guard_call, .arg = h,
 		},
 		.memcpy_max_bytes = 1 << 24, .turn_budget_bytes = budget_bytes, .mtu_bytes = 4096,
@@ -485,6 +487,72 @@ static void unmapped_memory_fails_the_request(void **state)
 	}
 }
 
+static void arm_words_that_nobody_rings_are_seen_when_watched(void **state)
+{
+	struct host *h = host_new(0);
+	struct end *a = end_new(h), *b = end_new(h);
+
+	(void)state;
+	connect_ends(h, a, b);
+	smx_dev_watch_cq(h->dev, h->cq, true);
+	assert_false(smx_dev_poll_watched(h->dev));	/* what stood there before is not an arm */
+	for (uint32_t sn = 1; sn < 4; sn++) {
+		be32_store_release(&h->ci[SMX_CQ_DBREC_ARM], sn << 28 | h->seen);
+		assert_int_equal(h->cq_events, sn - 1);
+		assert_true(smx_dev_poll_watched(h->dev));
+		assert_false(smx_dev_poll_watched(h->dev));
+		post(h, a, SMX_OP_RDMA_WRITE, 0, 0x8000, 8);
+		smx_dev_turn(h->dev);
+		expect_cqe(h, SMX_CQE_REQ, 0);
+		assert_int_equal(h->cq_events, sn);
+		post(h, a, SMX_OP_RDMA_WRITE, 0, 0x8000, 8);	/* not armed for this one */
+		smx_dev_turn(h->dev);
+		expect_cqe(h, SMX_CQE_REQ, 0);
+		assert_int_equal(h->cq_events, sn);
+	}
+	/* An arm that was rung as well counts once. */
+	be32_store_release(&h->ci[SMX_CQ_DBREC_ARM], h->seen);
+	smx_dev_arm_cq(h->dev, h->cq, h->seen);
+	assert_false(smx_dev_poll_watched(h->dev));
+	smx_dev_watch_cq(h->dev, h->cq, false);
+	be32_store_release(&h->ci[SMX_CQ_DBREC_ARM], 1u << 28 | h->seen);
+	assert_false(smx_dev_poll_watched(h->dev));
+	smx_dev_watch_cq(h->dev, h->cq, true);		/* left on: destroying takes it off */
+	end_free(a);
+	end_free(b);
+	host_free(h);
+}
+
+static void receives_posted_in_err_are_flushed_when_watched(void **state)
+{
+	struct host *h = host_new(0);
+	struct end *a = end_new(h), *b = end_new(h);
+
+	(void)state;
+	connect_ends(h, a, b);
+	smx_dev_watch_qp(h->dev, a->qp, true);
+	assert_int_equal(smx_dev_turn(h->dev), UINT64_MAX);
+	assert_int_equal(smx_dev_turn(h->dev), UINT64_MAX);
+	to_state(h, a, IBV_QPS_ERR);
+	for (int i = 0; i < 3; i++) {
+		uint64_t due = smx_dev_turn(h->dev);
+
+		assert_true(due > h->now && due < h->now + 1000000000);
+		expect_cqe(h, SMX_CQE_INVALID, 0);
+		a->rq_pi++;
+		be32_store_release(&a->dbrec[SMX_DBREC_RCV], a->rq_pi);
+		h->now = due;
+		smx_dev_turn(h->dev);
+		expect_cqe(h, SMX_CQE_RESP_ERR, SMX_SYND_WR_FLUSH);
+	}
+	to_state(h, a, IBV_QPS_RESET);
+	smx_dev_turn(h->dev);
+	assert_int_equal(smx_dev_turn(h->dev), UINT64_MAX);
+	end_free(a);
+	end_free(b);
+	host_free(h);
+}
+
 static void doorbells_that_nobody_rings_are_seen_when_watched(void **state)
 {
 	struct host *h = host_new(0);
@@ -590,6 +658,8 @@ int main(void)
 		cmocka_unit_test(long_messages_are_moved_in_turns),
 		cmocka_unit_test(unmapped_memory_fails_the_request),
 		cmocka_unit_test(doorbells_that_nobody_rings_are_seen_when_watched),
+		cmocka_unit_test(arm_words_that_nobody_rings_are_seen_when_watched),
+		cmocka_unit_test(receives_posted_in_err_are_flushed_when_watched),
 		cmocka_unit_test(idle_queue_pairs_cost_nothing),
 		cmocka_unit_test(destroying_a_queue_pair_with_work_leaves_nothing_behind),
 	};

@@ -343,7 +343,7 @@ static void random_request(struct forest *f, struct request *r, enum smx_dma_rol
 			random_target(f, dst, (uint32_t)bytes, &s->key, &s->va);
 		}
 		for (uint64_t b = 0; b < s->length && r->wrong == OK; b++) {
-			struct answer a = { .host = (uint8_t *)(uintptr_t)s->va + b };
+			struct answer a = { .host = (uint8_t *)(uintptr_t)(s->va + b) };
 
 			assert_true(r->good < limit);
 			if (!s->is_host)

@@ -86,6 +86,81 @@ static void a_local_error_completes_after_what_is_before_it(void **state)
 	bed_free(b);
 }
 
+enum { ACK_TIMEOUT_NS = 2 * (4096 << 14) };
+
+/* The second of two WRITEs is lost while a request behind them waits to fail. */
+static void what_is_before_a_local_error_is_sent_again(void **state)
+{
+	struct bed *b = bed_new(1 << 20);
+	struct bed_qp *q = bed_qp(b, SMX_QP_RC);
+	uint16_t first = bed_write(b, q, 8), second = bed_write(b, q, 8);
+	uint16_t bad = post_bad_gather(b, q, 0, 0, 0xdead00), behind = bed_write(b, q, 8);
+
+	(void)state;
+	bed_turn(b);
+	bed_ack(b, q, 100);
+	bed_turn(b);
+	b->now += ACK_TIMEOUT_NS;
+	bed_clear(b);
+	bed_turn(b);
+	assert_int_equal(b->sent_count, 1);
+	assert_int_equal(b->sent[0].f.psn, 101);
+	bed_ack(b, q, 101);
+	assert_int_equal(bed_cqes(b), 4);
+	bed_expect_ok(b, 0, first);
+	bed_expect_ok(b, 1, second);
+	bed_expect_error(b, 2, bad, 0x04, 0x52, 0x93);
+	bed_expect_error(b, 3, behind, 0x05, 0xf9, 0x93);
+	bed_qp_free(b, q);
+	bed_free(b);
+}
+
+/* As before, but nobody ever answers: that is the error then. */
+static void what_is_before_a_local_error_may_run_out_of_retries(void **state)
+{
+	struct bed *b = bed_new(1 << 20);
+	struct bed_qp *q = bed_qp(b, SMX_QP_RC);
+	uint16_t first = bed_write(b, q, 8), bad = post_bad_gather(b, q, 0, 0, 0xdead00);
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		bed_turn(b);
+		assert_int_equal(b->sent_count, i + 1);
+		b->now += ACK_TIMEOUT_NS;
+	}
+	assert_int_equal(bed_turn(b), UINT64_MAX);
+	assert_int_equal(bed_cqes(b), 2);
+	bed_expect_error(b, 0, first, 0x15, 0x81, 0);
+	bed_expect_error(b, 1, bad, 0x05, 0xf9, 0);
+	bed_qp_free(b, q);
+	bed_free(b);
+}
+
+/* A WQE that the program changes after it was sent, and before it has to be sent again, fails; also when a later one
+ * has failed already. */
+static void the_earlier_of_two_local_errors_counts(void **state)
+{
+	struct bed *b = bed_new(1 << 20);
+	struct bed_qp *q = bed_qp(b, SMX_QP_RC);
+	uint16_t first = bed_write(b, q, 8), changed = bed_write(b, q, 8);
+	uint16_t bad = post_bad_gather(b, q, 0, 0, 0xdead00);
+	struct smx_wqe_data *data = (void *)(q->ring + changed * SMX_WQE_BB + 2 * SMX_WQE_DS);
+
+	(void)state;
+	bed_turn(b);
+	data->byte_count = to_be32(9);
+	b->now += ACK_TIMEOUT_NS;
+	bed_turn(b);
+	assert_int_equal(b->sent_count, 3);	/* both, and then the first again */
+	bed_ack(b, q, 100);
+	assert_int_equal(bed_cqes(b), 3);
+	bed_expect_ok(b, 0, first);
+	bed_expect_error(b, 1, changed, 0x02, 0x68, 0);
+	bed_expect_error(b, 2, bad, 0x05, 0xf9, 0);
+	bed_qp_free(b, q);
+	bed_free(b);
+}
+
 static void refuse_to_read(struct bed *b, struct smx_frame *f)
 {
 	(void)b;
@@ -297,6 +372,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(gather_errors),
 		cmocka_unit_test(a_local_error_completes_after_what_is_before_it),
+		cmocka_unit_test(what_is_before_a_local_error_is_sent_again),
+		cmocka_unit_test(what_is_before_a_local_error_may_run_out_of_retries),
+		cmocka_unit_test(the_earlier_of_two_local_errors_counts),
 		cmocka_unit_test(memory_that_cannot_be_read_fails_the_request),
 		cmocka_unit_test(broken_wqes),
 		cmocka_unit_test(moving_to_err_flushes_in_order),

@@ -179,21 +179,35 @@ static void reads_in_frames_of_the_medium(void **state)
 	rig_close(r);
 }
 
+/* The medium carries 4 KiB a frame. */
 static void reads_whole_packets_before_the_end(void **state)
 {
-	struct rig *r = rig_open(SMX_QP_RC, RIG_ALL);
-	struct smx_frame f = rig_frame(r, SMX_FRAME_READ_REQUEST, 4096);
+	static const struct { uint64_t key_bytes, length, frames, read; } rows[] = {
+		{ 2500, 4096, 1, 2048 },
+		{ 7000, 10000, 2, 6144 },
+		{ 8192, 10000, 2, 8192 },
+		{ 1000, 10000, 0, 0 },
+	};
 
 	(void)state;
-	f.rkey = rig_key(r, r->pd, RIG_ALL, 0, 2500);
-	rig_deliver(r, f);
-	assert_int_equal(r->answers, 2);
-	assert_int_equal(r->answer[0].f.op, SMX_FRAME_READ_RESPONSE);
-	assert_int_equal(r->answer[0].f.length, 2048);
-	assert_false(r->answer[0].f.last);
-	rig_expect_nak(r, SMX_AETH_NAK_ACCESS, RIG_PSN + 2, SMX_CHECK_REMOTE_RANGE);
-	assert_int_equal(smx_qp_state(r->qp), IBV_QPS_ERR);
-	rig_close(r);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct rig *r = rig_open(SMX_QP_RC, RIG_ALL);
+		struct smx_frame f = rig_frame(r, SMX_FRAME_READ_REQUEST, rows[i].length);
+		uint64_t read = 0;
+
+		f.rkey = rig_key(r, r->pd, RIG_ALL, 0, rows[i].key_bytes);
+		rig_deliver(r, f);
+		assert_int_equal(r->answers, rows[i].frames + 1);
+		for (uint64_t k = 0; k < rows[i].frames; k++) {
+			assert_int_equal(r->answer[k].f.op, SMX_FRAME_READ_RESPONSE);
+			assert_false(r->answer[k].f.last);
+			read += r->answer[k].f.length;
+		}
+		assert_int_equal(read, rows[i].read);
+		rig_expect_nak(r, SMX_AETH_NAK_ACCESS, RIG_PSN + read / RIG_MTU, SMX_CHECK_REMOTE_RANGE);
+		assert_int_equal(smx_qp_state(r->qp), IBV_QPS_ERR);
+		rig_close(r);
+	}
 }
 
 static void reads_again_from_the_middle(void **state)
