@@ -484,6 +484,8 @@ static void *device_thread(void *arg)
 
 		if (after_sleep(&listener) && engine.due_ns)
 			look_again(&listener);
+		if (engine.stop)	/* it may have been said while we looked */
+			break;
 		due_ns = engine.due_ns;
 		if (due_ns == 0) {
 			leave();
