@@ -40,8 +40,7 @@ struct peer {
 	uint32_t out_gen, in_gen;
 	int32_t pid;			/* whose memory in's runs are in */
 	bool listed;			/* in host.inbound */
-	uint32_t dirty; /* a bit for each lane in which something was put since its bell was looked
-			   at */
+	uint32_t dirty;			/* a bit for each lane with news since its bell was looked at */
 	bool blocked;			/* a requester waits for room in out's lane of requests */
 	bool failed;			/* no link can be made to out_gen */
 	bool held;			/* in's next request waits for room for its answer */
@@ -566,13 +565,10 @@ static void deliver(struct host *h, struct peer *p, uint32_t from)
 static bool must_wait(struct host *h, const struct smx_rec *rec, uint32_t from)
 {
 	uint64_t bytes = ANSWER_ROOM_BYTES;
-	struct peer *p;
 	uint32_t to;
+	struct peer *p = link_to(h, rec->src_qpn & 0xffffff, &to);
 
-	if (rec->transport == SMX_TP_UC || rec->transport == SMX_TP_UD)
-		return false;
-	p = link_to(h, rec->src_qpn & 0xffffff, &to);
-	if (!p || to != from)
+	if (!p || to != from || rec->transport == SMX_TP_UC || rec->transport == SMX_TP_UD)
 		return false;
 	if (rec->op == SMX_FRAME_READ_REQUEST) {
 		uint64_t n = rec->dma_length < READ_PART_BYTES ? rec->dma_length : READ_PART_BYTES;
@@ -716,14 +712,12 @@ static bool something_arrived(const struct host *h, uint32_t listen)
 		return true;
 	for (uint32_t i = 0; i < h->inbound_count; i++) {
 		struct peer *p = h->peer[h->inbound[i]];
+		uint32_t look = p->held ? listen & ~(uint32_t)SMX_LISTEN_REQUESTS : listen;
 		int32_t size;
 
-		if ((listen & SMX_LISTEN_ANSWERS) &&
-		    (smx_lane_peek(&p->in.lane[SMX_LANE_ANSWERS], &size) || size < 0))
-			return true;
-		if ((listen & SMX_LISTEN_REQUESTS) && !p->held &&
-		    (smx_lane_peek(&p->in.lane[SMX_LANE_REQUESTS], &size) || size < 0))
-			return true;
+		for (unsigned int kind = 0; kind < SMX_LANES; kind++)
+			if ((look >> kind & 1) && (smx_lane_peek(&p->in.lane[kind], &size) || size < 0))
+				return true;
 	}
 	return false;
 }

@@ -689,6 +689,8 @@ static void *device_thread(void *arg)
 	while (!engine.stop) {
 		if (after_sleep(&listener) && engine.due_ns)
 			look_again(&listener);
+		if (engine.stop)	/* it may have been said while we looked */
+			break;
 		if (engine.due_ns == 0) {
 			let_others();
 		} else if (engine.watched) {

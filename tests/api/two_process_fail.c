@@ -297,6 +297,7 @@ static const struct way paused_ways[] = {
 
 int main(int argc, char **argv)
 {
+	setenv("SOFTMLX5_HOST", "on", 0);
 	two_main(argc, argv);
 	env = t_open();
 	mem = t_buf(env, 4 << 20, T_ALL);
