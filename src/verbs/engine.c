@@ -830,9 +830,8 @@ static int create(void)
 		return err;
 	for (uint32_t i = 0; i < smx_gid_count(); i++)
 		smx_dev_set_gid(engine.dev, (uint8_t)i, smx_gid_at(i)->gid.raw);
-	if (!strcmp(host, "off"))
-		return 0;
-	err = smx_dev_open_host(engine.dev, !strcmp(host, "copy"));
+	if (strcmp(host, "off"))
+		err = smx_dev_open_host(engine.dev, !strcmp(host, "copy"));
 	if (err) {
 		smx_dev_destroy(engine.dev);
 		engine.dev = NULL;
