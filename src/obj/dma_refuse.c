@@ -159,6 +159,9 @@ const char *smx_walk_fault_text(const struct smx_dev *dev, const struct smx_dma_
 
 	if (!fault->key && fault->host)	/* the device's own or a ring's memory */
 		snprintf(buf, len, "host address %p", fault->host);
+	else if (!fault->key && fault->check == SMX_CHECK_GATHER_FAULT)	/* pulled by another process */
+		snprintf(buf, len, "length %" PRIu64 " from byte %" PRIu64 " of what was sent",
+			 fault->length, fault->va);
 	else if (fault->key == fault->outer_key)
 		snprintf(buf, len, "%s 0x%" PRIx32 " address 0x%" PRIx64 " length %" PRIu64 "%s",
 			 kind, fault->key, fault->va, fault->length, tail.s);
