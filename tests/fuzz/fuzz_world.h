@@ -32,7 +32,7 @@ enum {
 
 /* Options: byte 1 of an input. */
 enum {
-	WITH_LOSS = 1, WITHOUT_PEER = 2, WITH_SIGNATURES = 4, WITHOUT_RECEIVES = 8, WITH_INLINE_CQES = 16,
+	WITH_LOSS = 1, WITHOUT_PEER = 2 /* UD: a multicast group */, WITH_SIGNATURES = 4, WITHOUT_RECEIVES = 8, WITH_INLINE_CQES = 16,
 	WITH_SMALL_CQ = 32, WITH_SRQ = 64, WITH_SMALL_TURNS = 128,
 };
 
@@ -109,6 +109,13 @@ static inline void must(int rc)
 		fprintf(stderr, "set-up failed: %s\n", strerror(rc));
 		abort();
 	}
+}
+
+static const uint8_t group_gid[16] = { 0xff, 0x0e, [15] = 1 };
+
+static inline bool is_multicast(void)
+{
+	return w.type == SMX_QP_UD && w.options & WITHOUT_PEER;
 }
 
 static inline uint64_t mem_va(void)
@@ -237,6 +244,18 @@ static inline void make_qp(int i)
 	};
 
 	must(smx_cmd_create_qp(w.dev, &a, &w.qp[i], &w.qpn[i]));
+	if (is_multicast())
+		must(smx_cmd_attach_mcast(w.dev, w.qp[i], group_gid));
+}
+
+static inline void end_qp(int i)
+{
+	if (!w.qp[i])
+		return;
+	if (is_multicast())
+		must(smx_cmd_detach_mcast(w.dev, w.qp[i], group_gid));
+	must(smx_cmd_destroy_qp(w.dev, w.qp[i]));
+	w.qp[i] = NULL;
 }
 
 static inline void make_queues(void)
@@ -307,11 +326,8 @@ static inline void make_world(enum smx_qp_type type, uint8_t options, uint8_t se
 /* Nothing may be in use that nobody uses any more. */
 static inline void end_world(void)
 {
-	for (int i = 0; i < 2; i++) {
-		if (w.qp[i])
-			must(smx_cmd_destroy_qp(w.dev, w.qp[i]));
-		w.qp[i] = NULL;
-	}
+	for (int i = 0; i < 2; i++)
+		end_qp(i);
 	must(smx_cmd_destroy_srq(w.dev, w.srq));
 	must(smx_cmd_destroy_cq(w.dev, w.cq));
 	for (int i = 0; i < KEYS; i++) {

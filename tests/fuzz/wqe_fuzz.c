@@ -118,6 +118,10 @@ static void put_address(void)
 				 .grh_gid_fl = to_be32(1u << 30) };
 	struct smx_wqe_xrc xrc = { .srqn = to_be32(w.srqn) };
 
+	if (is_multicast()) {
+		av.dqp_dct = to_be32(SMX_AV_EXTENDED | 0xffffff);
+		memcpy(av.rgid, group_gid, sizeof(av.rgid));
+	}
 	if (w.type == SMX_QP_DCI)
 		av.dc_key = to_be64(DC_KEY);
 	else
@@ -356,11 +360,7 @@ static void act(uint8_t which)
 			must(smx_cmd_destroy_mkey(w.dev, w.key[k]));
 		w.key[k] = NULL;
 		break;
-	case 10:
-		if (w.qp[i])
-			must(smx_cmd_destroy_qp(w.dev, w.qp[i]));
-		w.qp[i] = NULL;
-		break;
+	case 10: end_qp(i); break;
 	case 11:
 		if (w.qp[i])
 			smx_dev_watch_qp(w.dev, w.qp[i], arg & 2);

@@ -38,7 +38,7 @@ check "a program compiles with pkg-config softmlx5" cc "$tmp/p.c" $flags -o "$tm
 check "and runs" "$tmp/p"
 check "softmlx5 info finds its libraries" "$tmp/usr/bin/softmlx5" info
 check "softmlx5 run starts a program on them" "$tmp/usr/bin/softmlx5" run "$tmp/p"
-for page in softmlx5.1 softmlx5-run.1 softmlx5-info.1 softmlx5-config.1 softmlx5-decode.1 softmlx5_last_refusal.3; do
+for page in softmlx5.1 softmlx5-run.1 softmlx5-info.1 softmlx5-config.1 softmlx5-decode.1 softmlx5-ps.1 softmlx5_last_refusal.3; do
 	check "man page $page" test -s "$tmp/usr/share/man/man${page##*.}/$page"
 done
 exit $failed
