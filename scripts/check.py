@@ -158,14 +158,15 @@ def sanitizers():
 
 
 def fuzz():
-    folder = build('fuzz', 'clang', '-DSMX_FUZZ=ON', '-DSMX_SANITIZE=address,undefined')
+    names = sorted(path.stem for path in (ROOT / 'tests' / 'fuzz').glob('*_fuzz.c'))
+    folder = build('fuzz', 'clang', '-DSMX_FUZZ=ON', '-DSMX_SANITIZE=address,undefined', targets=names)
     found = BUILD / 'fuzz-found'
     jobs = []
-    for target in sorted((folder / 'tests' / 'fuzz').glob('*_fuzz')):
-        name = target.name.removesuffix('_fuzz')
+    for target in names:
+        name = target.removesuffix('_fuzz')
         corpus, seeds = found / name, ROOT / 'tests' / 'fuzz' / 'corpus' / name
         corpus.mkdir(parents=True, exist_ok=True)
-        jobs.append((f'fuzz/{name}', [str(target), f'-max_total_time={FUZZ_SECONDS}', '-timeout=10', '-rss_limit_mb=2048',
+        jobs.append((f'fuzz/{name}', [str(folder / 'tests' / 'fuzz' / target), f'-max_total_time={FUZZ_SECONDS}', '-timeout=10', '-rss_limit_mb=2048',
                                       '-verbosity=0', f'-artifact_prefix={corpus}/', str(corpus), str(seeds)], {}))
     run_all(jobs)
 

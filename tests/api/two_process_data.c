@@ -202,7 +202,7 @@ static void run(const struct row *r, const char *name, const char *mode, void (*
 	char text[100];
 
 	snprintf(text, sizeof(text), "%s: %s %s", mode, kind_name[r->kind], name);
-	t_case(strdup(text), fn, r);
+	t_case(text, fn, r);
 }
 
 int main(int argc, char **argv)

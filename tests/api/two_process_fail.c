@@ -196,6 +196,11 @@ static void no_receive(const void *arg)
 /* The child uses what it inherited as its own copy, and reaches others under numbers of its own. */
 static void forked(const void *arg)
 {
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+	t_skip("ThreadSanitizer does not follow a fork of several threads");
+#endif
+#endif
 	struct two two = two_start(env);
 	int status;
 	pid_t pid;

@@ -32,8 +32,14 @@ enum {
 
 /* Options: byte 1 of an input. */
 enum {
-	WITH_LOSS = 1, WITHOUT_PEER = 2 /* UD: a multicast group */, WITH_SIGNATURES = 4, WITHOUT_RECEIVES = 8, WITH_INLINE_CQES = 16,
-	WITH_SMALL_CQ = 32, WITH_SRQ = 64, WITH_SMALL_TURNS = 128,
+	WITH_LOSS = 1,
+	WITHOUT_PEER = 2 /* UD: a multicast group */,
+	WITH_SIGNATURES = 4,
+	WITHOUT_RECEIVES = 8,
+	WITH_INLINE_CQES = 16,
+	WITH_SMALL_CQ = 32,
+	WITH_SRQ = 64,
+	WITH_SMALL_TURNS = 128,
 };
 
 /* The kinds of keys. NULL, GONE and FOREIGN are not for UMRs to change. */
