@@ -65,7 +65,7 @@ SANITIZER_ENV = {
     'ASAN_OPTIONS': 'detect_leaks=1:handle_segv=1:allow_user_segv_handler=1:abort_on_error=0',
     'LSAN_OPTIONS': f'suppressions={ROOT}/scripts/lsan.supp:print_suppressions=0',
     'UBSAN_OPTIONS': 'print_stacktrace=1',
-    'TSAN_OPTIONS': f'suppressions={ROOT}/scripts/tsan.supp:halt_on_error=0:exitcode=66',
+    'TSAN_OPTIONS': f'suppressions={ROOT}/scripts/tsan.supp:halt_on_error=0:exitcode=66:atexit_sleep_ms=50',
 }
 
 
@@ -166,8 +166,9 @@ def fuzz():
         name = target.removesuffix('_fuzz')
         corpus, seeds = found / name, ROOT / 'tests' / 'fuzz' / 'corpus' / name
         corpus.mkdir(parents=True, exist_ok=True)
-        jobs.append((f'fuzz/{name}', [str(folder / 'tests' / 'fuzz' / target), f'-max_total_time={FUZZ_SECONDS}', '-timeout=10', '-rss_limit_mb=2048',
-                                      '-verbosity=0', f'-artifact_prefix={corpus}/', str(corpus), str(seeds)], {}))
+        options = [f'-max_total_time={FUZZ_SECONDS}', '-timeout=10', '-rss_limit_mb=2048', '-verbosity=0',
+                   f'-artifact_prefix={corpus}/']
+        jobs.append((f'fuzz/{name}', [str(folder / 'tests/fuzz' / target), *options, str(corpus), str(seeds)], {}))
     run_all(jobs)
 
 

@@ -229,6 +229,8 @@ static bool ack_before(struct smx_dev *dev, struct smx_qp *qp, struct smx_reques
 
 		if (slot->state != SMX_SLOT_SENT || smx_op_is_read(slot->opcode))
 			break;
+		if (st->failing && st->oldest == st->failing_at)
+			break;	/* changed after it was sent, and found out before this answer */
 		if (smx_psn_diff(psn, end) < 0) {
 			st->una_psn = psn;
 			break;

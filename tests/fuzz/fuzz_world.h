@@ -24,6 +24,7 @@
 #include "obj/dma.h"
 #include "obj/qp.h"
 #include "xport/requester.h"
+#include "xport/responder.h"
 
 enum {
 	RING_BB = 64, RECVS = 16, RECV_STRIDE = 64, CQES = 1024, CQES_FEW = 8, MEM = 16384, PAGE = 4096,
@@ -59,8 +60,10 @@ static struct fuzz_world {
 	struct smx_mkey *key[KEYS];	/* NULL: destroyed */
 	uint32_t key_num[KEYS];
 	enum smx_qp_type type;
-	uint8_t options;
+	uint8_t options, seed;
 	bool bad_fault;
+	bool no_room;			/* the port refused a frame */
+	uint32_t admitted;
 } w;
 
 _Alignas(64) static uint8_t sq_buf[2][RING_BB * SMX_WQE_BB];
@@ -89,12 +92,17 @@ static inline void ignore_async(enum ibv_event_type type, void *cookie, void *ar
 	(void)arg;
 }
 
+static inline bool is_fault(uint32_t check)
+{
+	return check == SMX_CHECK_GATHER_FAULT || check == SMX_CHECK_SCATTER_FAULT ||
+	       check == SMX_CHECK_RECV_FAULT || check == SMX_CHECK_REMOTE_FAULT;
+}
+
 /* All registered memory is there and can be written. */
 static inline void look_for_faults(struct smx_refusal *r, void *arg)
 {
 	(void)arg;
-	if (r->check == SMX_CHECK_GATHER_FAULT || r->check == SMX_CHECK_SCATTER_FAULT ||
-	    r->check == SMX_CHECK_RECV_FAULT || r->check == SMX_CHECK_REMOTE_FAULT) {
+	if (is_fault(r->check)) {
 		fprintf(stderr, "the device left registered memory: %s\n", r->text);
 		w.bad_fault = true;
 	}
@@ -296,9 +304,22 @@ static inline void make_queues(void)
 	}
 }
 
+/* A port that is full now and then, and takes short frames only. */
+static inline bool fuzz_admit(struct smx_port *port, const struct smx_frame *f, uint64_t *most)
+{
+	(void)port;
+	(void)f;
+	*most = w.seed & 64 ? 700 : 1 << 20;
+	if (!(w.seed & 32) || ++w.admitted % 3)
+		return true;
+	w.no_room = true;
+	return false;
+}
+
 /* Loopback, or a path that loses, doubles and reorders. */
 static inline void make_port(uint32_t seed)
 {
+	static struct smx_port_ops full_ops[2];		/* of each medium */
 	struct smx_net_sim_attr sim = { .seed = seed, .drop_ppm = (seed & 7) * 30000, .dup_ppm = 50000,
 					.reorder_ppm = (seed & 8) ? 100000 : 0, .delay_ns_min = 100,
 					.delay_ns_max = 2000, .max_payload_bytes = seed & 16 ? 0 : 2048,
@@ -307,6 +328,13 @@ static inline void make_port(uint32_t seed)
 
 	if (!port)
 		abort();
+	if (seed & 0x60) {
+		struct smx_port_ops *ops = &full_ops[w.options & WITH_LOSS ? 1 : 0];
+
+		*ops = *port->ops;
+		ops->admit = fuzz_admit;
+		port->ops = ops;
+	}
 	smx_dev_set_port(w.dev, port);
 }
 
@@ -317,6 +345,9 @@ static inline void make_world(enum smx_qp_type type, uint8_t options, uint8_t se
 	make_device();
 	w.type = type;
 	w.options = options;
+	w.seed = seed;
+	w.no_room = false;
+	w.admitted = 0;
 	w.dev->attr.turn_budget_bytes = options & WITH_SMALL_TURNS ? 300 : 1 << 16;
 	memset(w.mem, 0xa5, MEM);
 	make_port(seed);

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Any bytes in a send ring, whatever happens meanwhile: the device must neither crash nor touch memory outside
- * what it was given, and must come to rest with nothing left undone.
+/* Any bytes in a send ring, and whatever peers and the program do meanwhile: the device must neither crash nor touch
+ * memory outside what it was given, and must come to rest with nothing left undone.
  *
  * Input: byte 0 picks the queue pairs' type, byte 1 options (fuzz_world.h), byte 2 seeds the medium. The rest is a
  * program, one byte an operation with its operands behind it: WQEs that are right but for what the operands choose,
- * blocks that are copied as they are, bytes that are changed in the ring, doorbells, time, and what a program does
- * besides (states, keys, queues). Operands that are missing are 0. */
+ * blocks that are copied as they are, bytes that are changed in the ring, doorbells, time, frames that somebody else
+ * sends, and what a program does besides (states, keys, queues). Operands that are missing are 0. */
 #include "fuzz_world.h"
 
-enum { TURNS_MAX = 20000, MOVED_MAX = 8 << 20, OPS_MAX = 200 };
+#include "net/shm_record.h"
+
+enum { TURNS_MAX = 5000, MOVED_MAX = 8 << 20, OPS_MAX = 200 };
 
 /* ---- the input ---- */
 
@@ -305,6 +307,11 @@ static bool turn(void)
 	assert(!w.bad_fault);
 	p.moved += w.dev->attr.turn_budget_bytes - (uint64_t)w.dev->budget_bytes;
 	p.stopped = p.moved > MOVED_MAX;
+	if (w.no_room) {
+		w.no_room = false;
+		w.dev->port->room(w.dev->port->deliver_arg);
+		return !p.stopped;
+	}
 	if (next == UINT64_MAX || p.stopped)
 		return false;
 	w.now_ns = next > w.now_ns ? next : w.now_ns + 1;
@@ -376,6 +383,94 @@ static void act(uint8_t which)
 	}
 }
 
+/* ---- what peers say: records as another process writes them ---- */
+
+static enum smx_pulled fetch(struct smx_pull *pull, void *to, uint64_t n, uint64_t *done)
+{
+	uint8_t how = byte();
+
+	*done = how & 1 ? n / 2 : n;
+	memset(to, how, *done);
+	pull->off += *done;
+	return how & 1 ? SMX_PULL_SOURCE : SMX_PULLED;
+}
+
+static uint32_t near_psn(void)
+{
+	uint8_t which = byte();
+	const struct smx_qp *qp = w.qp[which & 1];
+	uint32_t psn = 0xfffffe;
+
+	if (qp && which & 2 && qp->req)
+		psn = which & 4 ? qp->req->una_psn : qp->req->sent_psn;
+	else if (qp && qp->resp && qp->resp->one)
+		psn = qp->resp->one->epsn;
+	return (psn + (which >> 4) - 8) & 0xffffff;
+}
+
+static struct smx_frame any_frame(uint8_t op)
+{
+	static const uint8_t transport[] = {
+		[SMX_QP_RC] = SMX_TP_RC, [SMX_QP_UC] = SMX_TP_UC, [SMX_QP_UD] = SMX_TP_UD,
+		[SMX_QP_XRC_INI] = SMX_TP_XRC, [SMX_QP_DCI] = SMX_TP_DC,
+	};
+	static const char text[] = "values 1 2 3";
+	uint8_t flags = byte(), which = byte();
+	struct smx_frame f = {
+		.transport = transport[w.type], .op = op % (SMX_FRAME_SOURCE_FAULT + 1),
+		.first = !(flags & 1), .last = !(flags & 2), .has_imm = flags & 4, .has_invalidate = flags & 8,
+		.ack_request = flags & 16, .dc_connect = flags & 32, .psn = near_psn(), .psn_count = byte(),
+		.mtu_bytes = MTU, .xrc_srqn = w.srqn, .qkey = QKEY, .dc_key = DC_KEY, .dc_stream = flags & 3,
+		.text = flags & 64 ? text : NULL,
+	};
+
+	f.dst_qpn = w.qpn[which & 1];
+	f.src_qpn = w.qpn[!(which & 1)];
+	f.rkey = key_of(which >> 1);
+	f.va = va_of(which >> 1);
+	f.imm = f.rkey;
+	f.dma_length = length_of(which >> 4);
+	if (f.op == SMX_FRAME_SEND || f.op == SMX_FRAME_WRITE || f.op == SMX_FRAME_READ_RESPONSE)
+		f.length = byte() * 8u;
+	f.atomic_op = f.syndrome = byte();
+	f.check = byte();
+	f.atomic[0] = f.atomic[1] = which;
+	return f;
+}
+
+static void inject(uint8_t op)
+{
+	_Alignas(64) static uint8_t rec[8192];
+	static struct smx_arrived a;
+	struct smx_frame f = any_frame(op);
+	struct smx_pull pull = { .fetch = fetch };
+	uint8_t *payload;
+	uint32_t size = (smx_rec_head_bytes(&f) + (uint32_t)f.length + 63) & ~63u;
+
+	payload = smx_rec_write((struct smx_rec *)(void *)rec, &f);
+	memset(payload, 0x77, f.length);
+	if (f.length >= 256 && op & 8) {	/* the rest of it stays with the sender */
+		struct smx_rec_run run[2] = { { 0x1000, f.length / 2 }, { 0x9000, f.length - f.length / 2 } };
+
+		memcpy(payload, run, sizeof(run));
+		((struct smx_rec *)(void *)rec)->runs = 2;
+	}
+	for (int n = op >> 3; n; n--) {
+		uint16_t at = word();
+
+		rec[at % size] ^= byte();
+	}
+	if (!smx_rec_read(rec, size, &a))
+		return;
+	if (a.run_count)
+		a.frame.pull = &pull;
+	if (is_fault(a.frame.check))
+		a.frame.check = SMX_CHECK_NONE;		/* he may say so, but then it is no news */
+	w.dev->now_known = false;
+	smx_xport_deliver(w.dev, &a.frame);
+	assert(!w.bad_fault);
+}
+
 static void step(uint8_t op)
 {
 	uint8_t which = op >> 4;
@@ -388,11 +483,41 @@ static void step(uint8_t op)
 	case 12: copy_block(); break;
 	case 13: act(which); break;
 	case 14: p.qp = which & 1; break;
+	case 15: inject(which); break;
 	default: put_wqe(which); break;
 	}
 }
 
 /* ---- what must hold ---- */
+
+/* Changes whenever something was answered or completed. */
+static uint64_t progress(void)
+{
+	uint64_t sum = w.cq->pi;
+
+	for (int i = 0; i < 2; i++) {
+		const struct smx_qp *qp = w.qp[i];
+
+		for (uint32_t s = 0; qp && qp->req && s < smx_req_stream_count(qp); s++)
+			sum = sum * 31 + qp->req[s].una_psn + qp->req[s].oldest;
+	}
+	return sum;
+}
+
+/* Turns until there is nothing to do; each so many of them must have come to something. */
+static void run_to_rest(void)
+{
+	uint64_t before = progress();
+	int turns = 0;
+
+	while (turn()) {
+		uint64_t now = progress();
+
+		turns = now == before ? turns + 1 : 0;
+		before = now;
+		assert(turns < TURNS_MAX);
+	}
+}
 
 /* All that was rung is completed where the queue pair can. */
 static void check_rest(void)
@@ -436,7 +561,6 @@ static void check_cqes(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const enum smx_qp_type types[] = { SMX_QP_RC, SMX_QP_DCI, SMX_QP_UD, SMX_QP_UC, SMX_QP_XRC_INI };
-	int turns = 0;
 
 	if (size < 4)
 		return 0;
@@ -451,8 +575,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			smx_dev_watch_qp(w.dev, w.qp[p.qp], false);	/* that never rests */
 		ring(0);
 	}
-	while (turn())
-		assert(++turns < TURNS_MAX);
+	run_to_rest();
 	if (!p.stopped)
 		check_rest();
 	check_cqes();
