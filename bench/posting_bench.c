@@ -15,7 +15,7 @@ enum { RING_WR = 256, REQUESTS = 400000 };
 
 static struct smx_refusal_log refusals;
 static uint8_t uar[4096] __attribute__((aligned(4096)));
-static struct smx_dv_bf bf = { .reg = uar, .uuarn = 1, .buf_bytes = 256, .lock = { .needed = true } };
+static struct smx_dv_bf bf = { .reg = uar, .uuarn = 1, .buf_bytes = 256 };
 static uint8_t inline_data[64];
 static struct smx_dv_mkey mkey = { .dv = { .lkey = 0x4200, .rkey = 0x4200 }, .max_entries = 16 };
 static struct smx_dv_ah ah;

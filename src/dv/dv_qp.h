@@ -17,13 +17,13 @@ struct smx_dv_srq;
 
 enum smx_dv_qp_kind { SMX_DV_RC, SMX_DV_UC, SMX_DV_UD, SMX_DV_XRC_INI, SMX_DV_XRC_TGT, SMX_DV_DCI, SMX_DV_DCT };
 
-/* BlueFlame register: two halves used in turn. Shared by queue pairs of a context. */
+/* BlueFlame register: two halves used in turn. Shared by queue pairs of a context, without a lock: our device
+ * takes WQEs from the ring, so that two threads' stores to one half do no harm. */
 struct smx_dv_bf {
 	uint8_t *reg;
 	uint32_t uuarn;		/* 0: no block copies */
 	uint32_t buf_bytes;	/* of one half; 0 with uuarn 0 */
 	uint32_t offset;	/* current half */
-	struct smx_dv_lock lock;
 };
 
 /* What a WQE slot remembers until its completion is read. Indexed by first block modulo bb_count. */
@@ -36,8 +36,10 @@ struct smx_dv_slot {
 	bool done;		/* DCI streams complete out of order */
 };
 
+
 struct smx_dv_sq {
 	uint8_t *buf;
+	struct smx_dv_slot *slot;	/* bb_count */
 	uint32_t bb_count;	/* power of two */
 	uint32_t max_post;	/* work requests that may be outstanding */
 	uint32_t max_gs;	/* SGEs a request */
@@ -47,28 +49,23 @@ struct smx_dv_sq {
 	uint32_t tail_bb;	/* block counter of the oldest outstanding WQE */
 	uint32_t wqe_bb;	/* blocks that a request was sized for; 0: worked out at first use */
 	uint8_t fm_cache;	/* fence that the next request takes: 0 or SMX_CTRL_SMALL_FENCE */
-	struct smx_dv_slot *slot;	/* bb_count */
 	struct smx_dv_lock lock;
 
 	/* The batch between ibv_wr_start and _complete or _abort. */
 	struct {
-		bool open;
-		const void *owner;	/* of an open batch: stands for its thread */
+		uint8_t state;		/* SMX_WR_*, wqe_build.h */
+		bool inline_seen;	/* selects the BlueFlame path */
+		uint8_t mkey_setters_left;
+		uint8_t mkey_have;	/* mkey setters that were called for the open request */
+		uint32_t head;		/* sq.head, and what the batch has added */
+		uint32_t limit;		/* head of the first request for which room is to be looked for again */
+		uint32_t at;		/* block counter of the last request */
+		uint32_t ds;		/* segments written so far of it */
+		int err;		/* first error wins */
+		const void *owner;	/* stands for the thread of an open batch; NULL: none is open */
+		struct mlx5dv_mkey *mkey;
 		uint32_t cur_post_rollback;
 		uint8_t fm_cache_rollback;
-		uint32_t nreq;
-		int err;		/* first error wins */
-		bool inline_seen;	/* selects the BlueFlame path */
-		uint8_t need_setters;	/* data, address, mkey setters that the open request still lacks */
-		uint8_t mkey_setters_left;
-		struct mlx5dv_mkey *mkey;
-		uint32_t wqe_at;	/* block counter of the request being built */
-		uint32_t ds;		/* segments written so far of it */
-		uint32_t addr_ds;	/* where its address segment goes, 0: it has none */
-		uint8_t mkey_have;	/* mkey setters that were called for it */
-		uint32_t opmod_op;	/* of the open request, for its control segment */
-		uint32_t last_at, last_ds;	/* the last finished request: the doorbell carries it */
-		uint64_t last_first8;	/* its first 8 bytes as they lie in memory */
 	} wr;
 };
 

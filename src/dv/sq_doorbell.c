@@ -16,32 +16,38 @@ static void copy_block(uint8_t *uar, const uint8_t *block)
 	}
 }
 
-static void uar_write(const struct smx_dv_qp *qp, const struct smx_dv_bf *bf)
+/* The first 8 bytes of a WQE, which were stored as two words. */
+static uint64_t first8(const struct smx_wqe_ctrl *ctrl)
+{
+	return htobe64((uint64_t)from_be32(ctrl->opmod_idx_opcode) << 32 | from_be32(ctrl->qpn_ds));
+}
+
+static void uar_write(const struct smx_dv_qp *qp, const struct smx_dv_bf *bf, uint8_t *half, bool only_one)
 {
 	const struct smx_dv_sq *sq = &qp->sq;
-	uint32_t at = sq->wr.last_at, ds = sq->wr.last_ds;
-	uint8_t *half = bf->reg + bf->offset;
+	uint32_t at = sq->wr.at, ds = sq->wr.ds;
 
-	if (!qp->ctx.shut_up_bf && sq->wr.nreq == 1 && bf->uuarn && (sq->wr.inline_seen || qp->ctx.prefer_bf) &&
+	if (only_one && !qp->ctx.shut_up_bf && bf->uuarn && (sq->wr.inline_seen || qp->ctx.prefer_bf) &&
 	    ds > 1 && ds <= bf->buf_bytes / SMX_WQE_DS) {
 		for (uint32_t done = 0; done < ds; done += SMX_DS_PER_BB, half += SMX_WQE_BB)
 			copy_block(half, smx_sq_seg(sq, at, done));
 		return;
 	}
-	__atomic_store_n((uint64_t *)(void *)half, sq->wr.last_first8, __ATOMIC_RELEASE);
+	__atomic_store_n((uint64_t *)(void *)half, first8(smx_sq_seg(sq, at, 0)), __ATOMIC_RELEASE);
 }
 
 void smx_sq_doorbell(struct smx_dv_qp *qp)
 {
 	struct smx_dv_sq *sq = &qp->sq;
 	struct smx_dv_bf *bf = qp->bf;
+	bool only_one = sq->wr.head - sq->head == 1;
+	uint32_t offset;
 
-	sq->head += sq->wr.nreq;
+	sq->head = sq->wr.head;
 	be32_store_release(&qp->dbrec[SMX_DBREC_SND], sq->cur_post & 0xffff);
 	if (!bf || !bf->reg)
 		return;
-	smx_dv_lock(&bf->lock);
-	uar_write(qp, bf);
-	bf->offset ^= bf->buf_bytes;
-	smx_dv_unlock(&bf->lock);
+	offset = __atomic_load_n(&bf->offset, __ATOMIC_RELAXED);
+	uar_write(qp, bf, bf->reg + offset, only_one);
+	__atomic_store_n(&bf->offset, offset ^ bf->buf_bytes, __ATOMIC_RELAXED);
 }

@@ -76,8 +76,11 @@ static int check_room(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, uint32
 	if (ds > SMX_WQE_DS_MAX)
 		return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_SGE, "wr_id 0x%" PRIx64 " needs a WQE of %" PRIu32
 				     " segments, the longest is %d", wr->wr_id, ds, SMX_WQE_DS_MAX);
-	if (!smx_sq_has_room(sq, bb > sized ? bb : sized))
-		return smx_sq_refuse_full(qp, bb > sized ? bb : sized);
+	if (bb <= sized)
+		return smx_sq_may_add(sq) ? 0 : smx_sq_refuse_full(qp, sized);
+	if (!smx_sq_has_room(sq, bb))
+		return smx_sq_refuse_full(qp, bb);
+	smx_sq_oversized(sq);
 	return 0;
 }
 
@@ -93,7 +96,7 @@ static int check(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, size_t *inl
 				    (int)__atomic_load_n(&qp->ex.qp_base.state, __ATOMIC_RELAXED), wr->wr_id);
 		return ENOMEM;
 	}
-	if (!smx_sq_has_room(&qp->sq, 1))
+	if (!smx_sq_may_add(&qp->sq) && !smx_sq_has_room(&qp->sq, 1))
 		return smx_sq_refuse_full(qp, 1);
 	if ((uint32_t)wr->num_sge > qp->sq.max_gs)	/* a negative one too */
 		return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_SGE, "wr_id 0x%" PRIx64 " %d SGEs, max_send_sge %" PRIu32,
@@ -193,10 +196,9 @@ static int post_one(struct smx_dv_qp *qp, const struct ibv_send_wr *wr)
 	if (err)
 		return err;
 	op = &post_ops[wr->opcode];
-	smx_wqe_open(qp, &(struct smx_wqe_head){
-		.opmod_op = op->op, .imm = control_imm(wr), .flags = wr->send_flags, .wr_id = wr->wr_id,
-		.wr_data = op->shape == SHAPE_BIND ? IBV_WC_BIND_MW :
-			   op->shape == SHAPE_INVALIDATE ? IBV_WC_LOCAL_INV : 0 });
+	smx_wqe_open(qp, op->op, control_imm(wr), wr->send_flags,
+		     op->shape == SHAPE_BIND ? IBV_WC_BIND_MW :
+		     op->shape == SHAPE_INVALIDATE ? IBV_WC_LOCAL_INV : 0, wr->wr_id);
 	switch (op->shape) {
 	case SHAPE_BIND:
 	case SHAPE_INVALIDATE:
@@ -229,7 +231,7 @@ int smx_dv_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_sen
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of(ibqp);
 	struct smx_dv_sq *sq = &qp->sq;
-	uint32_t nreq;
+	bool any;
 	int err = 0;
 
 	if (smx_wr_inside(qp)) {
@@ -237,7 +239,7 @@ int smx_dv_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_sen
 		return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_BATCH_OPEN, "ibv_post_send inside ibv_wr_start");
 	}
 	smx_dv_lock(&sq->lock);
-	sq->wr.nreq = 0;
+	sq->wr.head = sq->head;
 	sq->wr.err = 0;
 	sq->wr.inline_seen = false;
 	for (; wr; wr = wr->next) {
@@ -247,11 +249,11 @@ int smx_dv_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_sen
 			break;
 		}
 	}
-	nreq = sq->wr.nreq;
-	if (nreq)
+	any = sq->wr.head != sq->head;
+	if (any)
 		smx_sq_doorbell(qp);
 	smx_dv_unlock(&sq->lock);
-	if (nreq && qp->ring_sq)
+	if (any && qp->ring_sq)
 		qp->ring_sq(qp);
 	return err;
 }

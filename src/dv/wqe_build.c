@@ -61,11 +61,11 @@ static void inline_wrapped(struct smx_dv_sq *sq, be32 head, const struct smx_inl
 {
 	uint32_t off = sq->wr.ds * SMX_WQE_DS;
 
-	smx_sq_write(sq, sq->wr.wqe_at, off + padded - SMX_WQE_DS, NULL, SMX_WQE_DS);
-	smx_sq_write(sq, sq->wr.wqe_at, off, &head, sizeof(head));
+	smx_sq_write(sq, sq->wr.at, off + padded - SMX_WQE_DS, NULL, SMX_WQE_DS);
+	smx_sq_write(sq, sq->wr.at, off, &head, sizeof(head));
 	off += sizeof(head);
 	for (size_t i = 0; i < n; i++) {
-		smx_sq_write(sq, sq->wr.wqe_at, off, src[i].addr, src[i].length);
+		smx_sq_write(sq, sq->wr.at, off, src[i].addr, src[i].length);
 		off += (uint32_t)src[i].length;
 	}
 }
@@ -75,7 +75,7 @@ void smx_wqe_put_inline(struct smx_dv_sq *sq, const struct smx_inline_src *src, 
 {
 	be32 head = to_be32((uint32_t)total | SMX_INLINE_SEG);
 	uint32_t padded = (uint32_t)align_up(sizeof(head) + total, SMX_WQE_DS);
-	uint8_t *seg = smx_sq_seg(sq, sq->wr.wqe_at, sq->wr.ds);
+	uint8_t *seg = smx_sq_seg(sq, sq->wr.at, sq->wr.ds);
 
 	if (seg + padded <= sq->buf + (size_t)sq->bb_count * SMX_WQE_BB)
 		inline_straight(seg, head, src, n, padded);
@@ -88,15 +88,17 @@ int smx_sq_failed(struct smx_dv_qp *qp, int err)
 {
 	if (!qp->sq.wr.err)
 		qp->sq.wr.err = err;
-	qp->sq.wr.need_setters = 0;
+	qp->sq.wr.state &= (uint8_t)~SMX_NEED_ALL;
+	if (qp->sq.wr.state)
+		qp->sq.wr.state |= SMX_WR_FAILED;
 	qp->sq.wr.mkey = NULL;
 	return err;
 }
 
 int smx_sq_refuse_missing(struct smx_dv_qp *qp)
 {
-	const struct smx_dv_slot *slot = smx_sq_slot(&qp->sq, qp->sq.wr.wqe_at);
-	uint8_t need = qp->sq.wr.need_setters;
+	const struct smx_dv_slot *slot = smx_sq_slot(&qp->sq, qp->sq.wr.at);
+	uint8_t need = qp->sq.wr.state;
 
 	if (need & SMX_NEED_ADDR)
 		return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_DC_ADDR, "wr_id 0x%" PRIx64 " has no %s%s", slot->wr_id,
@@ -117,13 +119,14 @@ int smx_sq_refuse_full(struct smx_dv_qp *qp, uint32_t bb)
 
 	return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_SQ_FULL, "outstanding %u, in this batch %u, capacity %u; free "
 			     "blocks %u, needed %u",
-			     sq->head - __atomic_load_n(&sq->tail, __ATOMIC_ACQUIRE), sq->wr.nreq, sq->max_post,
+			     sq->head - __atomic_load_n(&sq->tail, __ATOMIC_ACQUIRE), sq->wr.head - sq->head,
+			     sq->max_post,
 			     sq->bb_count ? smx_sq_free_bb(sq) : 0, bb);
 }
 
 void smx_sq_refuse_setter(struct smx_dv_qp *qp, const char *name)
 {
-	if (!qp->sq.wr.open)
+	if (!qp->sq.wr.state)
 		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_NOT_STARTED, "%s outside ibv_wr_start", name);
 	else if (!qp->sq.wr.err)
 		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_SETTER, "%s: no open request waits for it", name);
@@ -131,11 +134,11 @@ void smx_sq_refuse_setter(struct smx_dv_qp *qp, const char *name)
 
 void smx_sq_refuse_builder(struct smx_dv_qp *qp, bool allowed, const char *name)
 {
-	if (!qp->sq.wr.open)
+	if (!qp->sq.wr.state)
 		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_NOT_STARTED, "%s outside ibv_wr_start", name);
 	else if (qp->sq.wr.err)
 		return;		/* the first failure counts */
-	else if (qp->sq.wr.need_setters)
+	else if (qp->sq.wr.state & SMX_NEED_ALL)
 		(void)smx_sq_refuse_missing(qp);
 	else if (!allowed)
 		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_OPS_FLAGS, "%s, send_ops_flags 0x%" PRIx64
@@ -147,24 +150,39 @@ int smx_sq_refuse_sge_length(struct smx_dv_qp *qp, size_t i, uint32_t length)
 	return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_SGE_LENGTH, "sge[%zu].length %" PRIu32, i, length);
 }
 
+bool smx_sq_look_for_room(struct smx_dv_sq *sq)
+{
+	uint32_t used = sq->wr.head - __atomic_load_n(&sq->tail, __ATOMIC_ACQUIRE), free_bb = smx_sq_free_bb(sq);
+	uint32_t room = used < sq->max_post ? sq->max_post - used : 0, wqe_bb = smx_sq_wqe_bb(sq);
+
+	if ((uint64_t)room * wqe_bb > free_bb)
+		room = free_bb / wqe_bb;
+	sq->wr.limit = sq->wr.head + room;
+	return room;
+}
+
+/* A queue without a lock has one thread at a time. */
+static inline bool is_inside(const struct smx_dv_qp *qp)
+{
+	const void *owner = __atomic_load_n(&qp->sq.wr.owner, __ATOMIC_RELAXED);
+
+	return owner && (owner == &this_thread || !qp->sq.lock.needed);
+}
+
 bool smx_wr_inside(const struct smx_dv_qp *qp)
 {
-	return __atomic_load_n(&qp->sq.wr.open, __ATOMIC_RELAXED) &&
-	       (!qp->sq.lock.needed ||
-		__atomic_load_n(&qp->sq.wr.owner, __ATOMIC_RELAXED) == &this_thread);
+	return is_inside(qp);
 }
 
 static void batch_begin(struct smx_dv_sq *sq)
 {
 	sq->wr.cur_post_rollback = sq->cur_post;
 	sq->wr.fm_cache_rollback = sq->fm_cache;
-	sq->wr.nreq = 0;
+	sq->wr.head = sq->head;
 	sq->wr.err = 0;
 	sq->wr.inline_seen = false;
-	sq->wr.need_setters = 0;
-	sq->wr.mkey = NULL;
+	sq->wr.state = SMX_WR_OPEN;
 	__atomic_store_n(&sq->wr.owner, &this_thread, __ATOMIC_RELAXED);
-	__atomic_store_n(&sq->wr.open, true, __ATOMIC_RELAXED);
 }
 
 static void batch_roll_back(struct smx_dv_sq *sq)
@@ -175,8 +193,8 @@ static void batch_roll_back(struct smx_dv_sq *sq)
 
 static void batch_end(struct smx_dv_sq *sq)
 {
-	__atomic_store_n(&sq->wr.open, false, __ATOMIC_RELAXED);
-	sq->wr.need_setters = 0;
+	__atomic_store_n(&sq->wr.owner, NULL, __ATOMIC_RELAXED);
+	sq->wr.state = 0;
 	smx_dv_unlock(&sq->lock);
 }
 
@@ -184,7 +202,7 @@ void smx_wr_start(struct ibv_qp_ex *ex)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_ex(ex);
 
-	if (smx_wr_inside(qp)) {	/* its lock is ours already */
+	if (is_inside(qp)) {	/* its lock is ours already */
 		batch_roll_back(&qp->sq);
 		batch_begin(&qp->sq);
 		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_BATCH_OPEN, "ibv_wr_start was called again");
@@ -198,27 +216,28 @@ int smx_wr_complete(struct ibv_qp_ex *ex)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_ex(ex);
 	struct smx_dv_sq *sq = &qp->sq;
-	uint32_t nreq;
+	bool any;
 	int err;
 
-	if (!sq->wr.open)
+	if (!sq->wr.state)
 		return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_NOT_STARTED, "ibv_wr_complete without ibv_wr_start");
-	if (sq->wr.need_setters)
+	if (sq->wr.state & SMX_NEED_ALL)
 		(void)smx_sq_refuse_missing(qp);
 	err = sq->wr.err;
 	if (!__atomic_load_n(&qp->can_post, __ATOMIC_RELAXED))
 		err = SMX_SQ_REFUSE(qp, SMX_CHECK_POST_STATE, "state %d, requests in the batch %u",
-				    (int)__atomic_load_n(&ex->qp_base.state, __ATOMIC_RELAXED), sq->wr.nreq);
+				    (int)__atomic_load_n(&ex->qp_base.state, __ATOMIC_RELAXED),
+				    sq->wr.head - sq->head);
 	if (err) {
 		batch_roll_back(sq);
 		batch_end(sq);
 		return err;
 	}
-	nreq = sq->wr.nreq;
-	if (nreq)
+	any = sq->wr.head != sq->head;
+	if (any)
 		smx_sq_doorbell(qp);
 	batch_end(sq);
-	if (nreq && qp->ring_sq)
+	if (any && qp->ring_sq)
 		qp->ring_sq(qp);
 	return 0;
 }
@@ -227,7 +246,7 @@ void smx_wr_abort(struct ibv_qp_ex *ex)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_ex(ex);
 
-	if (!qp->sq.wr.open) {
+	if (!qp->sq.wr.state) {
 		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_NOT_STARTED, "ibv_wr_abort without ibv_wr_start");
 		return;
 	}

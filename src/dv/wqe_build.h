@@ -3,7 +3,7 @@
  *
  * smx_wqe_open() claims the blocks and writes the control segment, smx_wqe_put_*() append segments,
  * smx_wqe_close() fills in the length and moves the producer. Whatever can refuse comes before open. What a
- * request lacks is in sq->wr.need_setters; the setter that empties it closes the request. The batch is
+ * request lacks is in sq->wr.state; the setter that supplies the last of it closes the request. The batch is
  * visible to the device only when smx_sq_doorbell() runs. */
 #ifndef SMX_WQE_BUILD_H
 #define SMX_WQE_BUILD_H
@@ -11,13 +11,20 @@
 #include "base/bits.h"
 #include "dv/wqe_cursor.h"
 
-/* sq->wr.need_setters */
-enum { SMX_NEED_DATA = 1, SMX_NEED_ADDR = 2, SMX_NEED_MKEY = 4 };
+/* sq->wr.state: 0 between batches. A builder may go on when it is exactly SMX_WR_OPEN. */
+enum {
+	SMX_NEED_DATA = 1, SMX_NEED_ADDR = 2, SMX_NEED_MKEY = 4,	/* setters that the open request lacks */
+	SMX_NEED_ALL = SMX_NEED_DATA | SMX_NEED_ADDR | SMX_NEED_MKEY,
+	SMX_WR_OPEN = 0x10, SMX_WR_FAILED = 0x20,
+};
 /* sq->wr.mkey_have */
 enum { SMX_HAVE_ACCESS = 1, SMX_HAVE_LAYOUT = 2 };
+enum { SMX_ADDR_AT_DS = 1 };	/* the address segment of every kind that has one */
+
+#define SMX_INLINE static inline __attribute__((always_inline))
 
 /* The first failure of a batch is its result; the open request is dropped. RETURN err. */
-int smx_sq_failed(struct smx_dv_qp *qp, int err);
+__attribute__((cold)) int smx_sq_failed(struct smx_dv_qp *qp, int err);
 
 /* Refuses something on a send queue and fails the batch. Its value is the errno. */
 #define SMX_SQ_REFUSE(qp, check, ...)								\
@@ -27,10 +34,10 @@ int smx_sq_failed(struct smx_dv_qp *qp, int err);
 				       __VA_ARGS__))
 
 /* Cold: the open request lacks setters; there is no room; a setter was called that nothing waits for. */
-int smx_sq_refuse_missing(struct smx_dv_qp *qp);
-int smx_sq_refuse_full(struct smx_dv_qp *qp, uint32_t bb);
-void smx_sq_refuse_setter(struct smx_dv_qp *qp, const char *name);
-void smx_sq_refuse_builder(struct smx_dv_qp *qp, bool allowed, const char *name);
+__attribute__((cold)) int smx_sq_refuse_missing(struct smx_dv_qp *qp);
+__attribute__((cold)) int smx_sq_refuse_full(struct smx_dv_qp *qp, uint32_t bb);
+__attribute__((cold)) void smx_sq_refuse_setter(struct smx_dv_qp *qp, const char *name);
+__attribute__((cold)) void smx_sq_refuse_builder(struct smx_dv_qp *qp, bool allowed, const char *name);
 
 /* Segments between control and the rest: address vector, XRC, or none. */
 static inline uint32_t smx_addr_ds(enum smx_dv_qp_kind kind)
@@ -63,23 +70,29 @@ static inline uint32_t smx_sq_free_bb(const struct smx_dv_sq *sq)
 	return sq->bb_count - (sq->cur_post - __atomic_load_n(&sq->tail_bb, __ATOMIC_ACQUIRE));
 }
 
-/* Room for one more request of bb blocks. Counting requests is enough until a raw WQE is longer than what
+/* Room for one more request of bb blocks. Counting requests is enough until a WQE is longer than what
  * the queue was sized for; hence the blocks too. */
 static inline bool smx_sq_has_room(const struct smx_dv_sq *sq, uint32_t bb)
 {
 	uint32_t tail = __atomic_load_n(&sq->tail, __ATOMIC_ACQUIRE);
 
-	return sq->head - tail + sq->wr.nreq < sq->max_post && bb <= smx_sq_free_bb(sq);
+	return sq->wr.head - tail < sq->max_post && bb <= smx_sq_free_bb(sq);
 }
 
-/* What a request needs besides its segments. */
-struct smx_wqe_head {
-	uint32_t opmod_op;	/* [31:24] opmod, [7:0] enum smx_wqe_op */
-	be32 imm;
-	uint32_t flags;		/* enum ibv_send_flags */
-	uint32_t wr_data;	/* as in struct smx_dv_slot */
-	uint64_t wr_id;
-};
+/* Works out how many requests of the planned size there is room for, so that it need not be asked for each.
+ * RETURN whether there is any. */
+bool smx_sq_look_for_room(struct smx_dv_sq *sq);
+
+SMX_INLINE bool smx_sq_may_add(struct smx_dv_sq *sq)
+{
+	return (int32_t)(sq->wr.limit - sq->wr.head) > 0 || smx_sq_look_for_room(sq);
+}
+
+/* A request took more than the planned size: what was worked out holds no longer. */
+static inline void smx_sq_oversized(struct smx_dv_sq *sq)
+{
+	sq->wr.limit = sq->wr.head;
+}
 
 /* A segment as two big-endian words. Whole words, because the UAR copy and the device read them back at once,
  * and a load that spans several smaller stores has to wait for all of them. */
@@ -91,33 +104,56 @@ static inline void smx_seg_set(void *seg, uint64_t first, uint64_t second)
 	word[1] = to_be64(second);
 }
 
-/* Begins a request; smx_sq_has_room() was asked. The first half of the control segment comes at the end. */
-static inline void smx_wqe_open(struct smx_dv_qp *qp, const struct smx_wqe_head *h)
+/* fm_ce_se of enum ibv_send_flags' lowest three: fence, signaled, solicited. */
+SMX_INLINE uint8_t smx_wqe_fm(struct smx_dv_qp *qp, uint32_t flags)
+{
+	static const uint8_t of_flags[] = {
+		[IBV_SEND_FENCE] = SMX_CTRL_FENCE,
+		[IBV_SEND_SIGNALED] = SMX_CTRL_CQ_UPDATE,
+		[IBV_SEND_FENCE | IBV_SEND_SIGNALED] = SMX_CTRL_FENCE | SMX_CTRL_CQ_UPDATE,
+		[IBV_SEND_SOLICITED] = SMX_CTRL_SOLICITED,
+		[IBV_SEND_SOLICITED | IBV_SEND_FENCE] = SMX_CTRL_SOLICITED | SMX_CTRL_FENCE,
+		[IBV_SEND_SOLICITED | IBV_SEND_SIGNALED] = SMX_CTRL_SOLICITED | SMX_CTRL_CQ_UPDATE,
+		[IBV_SEND_SOLICITED | IBV_SEND_SIGNALED | IBV_SEND_FENCE] =
+			SMX_CTRL_SOLICITED | SMX_CTRL_CQ_UPDATE | SMX_CTRL_FENCE,
+	};
+	uint8_t fm = of_flags[flags & 7];
+
+	if (qp->sq_sig_all)
+		fm |= SMX_CTRL_CQ_UPDATE;
+	if (qp->sq.fm_cache) {
+		if (!(flags & IBV_SEND_FENCE))
+			fm |= qp->sq.fm_cache;
+		qp->sq.fm_cache = 0;
+	}
+	return fm;
+}
+
+/* Begins a request for which there is room. opmod_op: [31:24] opmod, [7:0] enum smx_wqe_op; wr_data as in struct
+ * smx_dv_slot. RETURN its control segment, which lacks only the length; the rest of its block lies behind it. */
+SMX_INLINE struct smx_wqe_ctrl *smx_wqe_open(struct smx_dv_qp *qp, uint32_t opmod_op, be32 imm, uint32_t flags,
+					     uint32_t wr_data, uint64_t wr_id)
 {
 	struct smx_dv_sq *sq = &qp->sq;
-	uint32_t at = sq->cur_post;
-	struct smx_dv_slot *slot = smx_sq_slot(sq, at);
-	uint8_t fm = h->flags & IBV_SEND_FENCE ? SMX_CTRL_FENCE : sq->fm_cache;
+	uint32_t at = sq->cur_post, index = at & (sq->bb_count - 1);
+	struct smx_dv_slot *slot = &sq->slot[index];
+	struct smx_wqe_ctrl *ctrl = (void *)(sq->buf + (size_t)index * SMX_WQE_BB);
 
-	slot->wr_id = h->wr_id;
-	slot->head = sq->head + sq->wr.nreq;
-	slot->wr_data = h->wr_data;
+	slot->wr_id = wr_id;
+	slot->head = sq->wr.head++;
+	slot->wr_data = wr_data;
 	slot->stream = 0;
-	if (h->flags & IBV_SEND_SIGNALED || qp->sq_sig_all)
-		fm |= SMX_CTRL_CQ_UPDATE;
-	if (h->flags & IBV_SEND_SOLICITED)
-		fm |= SMX_CTRL_SOLICITED;
-	sq->fm_cache = 0;
-	sq->wr.wqe_at = at;
+	sq->wr.at = at;
 	sq->wr.ds = 1;
-	sq->wr.opmod_op = h->opmod_op;
+	ctrl->opmod_idx_opcode = to_be32(opmod_op | (at & 0xffff) << 8);
 	/* signature 0, stream 0, fm_ce_se, imm */
-	*((be64 *)smx_sq_seg(sq, at, 0) + 1) = to_be64((uint64_t)fm << 32 | from_be32(h->imm));
+	((be64 *)(void *)ctrl)[1] = to_be64((uint64_t)smx_wqe_fm(qp, flags) << 32 | from_be32(imm));
+	return ctrl;
 }
 
 static inline void *smx_wqe_put(struct smx_dv_sq *sq, uint32_t ds)
 {
-	void *seg = smx_sq_seg(sq, sq->wr.wqe_at, sq->wr.ds);
+	void *seg = smx_sq_seg(sq, sq->wr.at, sq->wr.ds);
 
 	sq->wr.ds += ds;
 	return seg;
@@ -151,65 +187,57 @@ static inline void smx_wqe_put_inline_one(struct smx_dv_sq *sq, const void *addr
 /* ~XOR of the WQE's bytes, so that all of them together XOR to 0xff. */
 uint8_t smx_wqe_signature(const struct smx_dv_sq *sq, uint32_t bb, uint32_t ds);
 
-/* Moves the producer behind the request, which is complete but for its signature; first8 as in memory. */
-static inline void smx_wqe_commit(struct smx_dv_qp *qp, struct smx_wqe_ctrl *ctrl, uint64_t first8)
+/* Moves the producer behind the request, which is complete but for its signature. */
+SMX_INLINE void smx_wqe_commit(struct smx_dv_qp *qp, struct smx_wqe_ctrl *ctrl)
 {
 	struct smx_dv_sq *sq = &qp->sq;
-	uint32_t at = sq->wr.wqe_at, ds = sq->wr.ds;
+	uint32_t at = sq->wr.at;
 
 	if (qp->wq_sig)
-		ctrl->signature = smx_wqe_signature(sq, at, ds);
-	sq->wr.last_at = at;
-	sq->wr.last_ds = ds;
-	sq->wr.last_first8 = first8;
-	sq->wr.nreq++;
-	sq->cur_post = at + (ds + SMX_DS_PER_BB - 1) / SMX_DS_PER_BB;
+		ctrl->signature = smx_wqe_signature(sq, at, sq->wr.ds);
+	sq->cur_post = at + (sq->wr.ds + SMX_DS_PER_BB - 1) / SMX_DS_PER_BB;
 	smx_sq_slot(sq, at)->bb_next = sq->cur_post;
 }
 
 /* Ends the open request. */
-static inline void smx_wqe_close(struct smx_dv_qp *qp)
+SMX_INLINE void smx_wqe_close(struct smx_dv_qp *qp)
 {
-	const struct smx_dv_sq *sq = &qp->sq;
-	struct smx_wqe_ctrl *ctrl = smx_sq_seg(sq, sq->wr.wqe_at, 0);
-	uint32_t opmod_idx_opcode = sq->wr.opmod_op | bits_put(sq->wr.wqe_at & 0xffff, 23, 8);
-	uint32_t qpn_ds = bits_put(qp->qpn, 31, 8) | bits_put(sq->wr.ds, 5, 0);
-	uint64_t first8 = htobe64((uint64_t)opmod_idx_opcode << 32 | qpn_ds);
+	struct smx_wqe_ctrl *ctrl = smx_sq_seg(&qp->sq, qp->sq.wr.at, 0);
 
-	memcpy(ctrl, &first8, sizeof(first8));
-	smx_wqe_commit(qp, ctrl, first8);
+	ctrl->qpn_ds = to_be32(qp->qpn << 8 | qp->sq.wr.ds);
+	smx_wqe_commit(qp, ctrl);
 }
 
 /* A builder may go on: a batch is open and has not failed, the request before it is complete, the queue pair
  * offers the operation, and there is room. Otherwise the batch has failed now. */
-static inline bool smx_wr_may_build(struct smx_dv_qp *qp, bool allowed, const char *name)
+SMX_INLINE bool smx_wr_may_build(struct smx_dv_qp *qp, bool allowed, const char *name)
 {
 	struct smx_dv_sq *sq = &qp->sq;
 
-	if (!sq->wr.open || !allowed || sq->wr.need_setters || sq->wr.err) {
+	if (sq->wr.state != SMX_WR_OPEN || !allowed) {
 		smx_sq_refuse_builder(qp, allowed, name);
 		return false;
 	}
-	if (!smx_sq_has_room(sq, smx_sq_wqe_bb(sq))) {
+	if (!smx_sq_may_add(sq)) {
 		smx_sq_refuse_full(qp, sq->wqe_bb);
 		return false;
 	}
 	return true;
 }
 
-static inline bool smx_wr_may_set(struct smx_dv_qp *qp, uint8_t need, const char *name)
+SMX_INLINE bool smx_wr_may_set(struct smx_dv_qp *qp, uint8_t need, const char *name)
 {
-	if (!(qp->sq.wr.need_setters & need)) {
+	if (!(qp->sq.wr.state & need)) {
 		smx_sq_refuse_setter(qp, name);
 		return false;
 	}
 	return true;
 }
 
-static inline void smx_wr_setter_done(struct smx_dv_qp *qp, uint8_t need)
+SMX_INLINE void smx_wr_setter_done(struct smx_dv_qp *qp, uint8_t need)
 {
-	qp->sq.wr.need_setters &= (uint8_t)~need;
-	if (!qp->sq.wr.need_setters)
+	qp->sq.wr.state &= (uint8_t)~need;
+	if (qp->sq.wr.state == SMX_WR_OPEN)
 		smx_wqe_close(qp);
 }
 
@@ -222,7 +250,7 @@ static inline be32 smx_raw_be32(__be32 v)
 }
 
 /* SGE lengths: bit 31 would turn a data segment into an inline header. */
-int smx_sq_refuse_sge_length(struct smx_dv_qp *qp, size_t i, uint32_t length);
+__attribute__((cold)) int smx_sq_refuse_sge_length(struct smx_dv_qp *qp, size_t i, uint32_t length);
 
 /* Memory window operations (wqe_umr.c). RETURN 0, or an errno after a refusal. */
 int smx_wqe_check_bind(struct smx_dv_qp *qp, const struct ibv_mw_bind_info *info);

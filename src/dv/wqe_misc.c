@@ -18,7 +18,6 @@ void smx_wr_raw_wqe(struct mlx5dv_qp_ex *dv, const void *wqe)
 	struct smx_dv_sq *sq = &qp->sq;
 	struct smx_wqe_ctrl *ctrl, user;
 	uint32_t ds, bb, at = sq->cur_post;
-	uint64_t first8;
 
 	if (!smx_wr_may_build(qp, qp->dv_ops & MLX5DV_QP_EX_WITH_RAW_WQE, "mlx5dv_wr_raw_wqe"))
 		return;
@@ -36,19 +35,20 @@ void smx_wr_raw_wqe(struct mlx5dv_qp_ex *dv, const void *wqe)
 	}
 	*smx_sq_slot(sq, at) = (struct smx_dv_slot){
 		.wr_id = qp->ex.wr_id,
-		.head = sq->head + sq->wr.nreq,
+		.head = sq->wr.head++,
 		.wr_data = MLX5DV_WC_RAW_WQE,
 		.stream = qp->kind == SMX_DV_DCI ? from_be16(user.dci_stream) : 0,
 	};
 	sq->fm_cache = 0;
-	sq->wr.wqe_at = at;
+	sq->wr.at = at;
 	sq->wr.ds = ds;
 	smx_sq_write(sq, at, 0, wqe, (size_t)ds * SMX_WQE_DS);
 	ctrl = smx_sq_seg(sq, at, 0);
 	ctrl->opmod_idx_opcode = to_be32((from_be32(user.opmod_idx_opcode) & 0xff0000ff) |
 					 bits_put(at & 0xffff, 23, 8));
-	memcpy(&first8, ctrl, sizeof(first8));
-	smx_wqe_commit(qp, ctrl, first8);
+	smx_wqe_commit(qp, ctrl);
+	if (bb > sq->wqe_bb)
+		smx_sq_oversized(sq);
 }
 
 void smx_wr_memcpy(struct mlx5dv_qp_ex *dv, uint32_t dest_lkey, uint64_t dest_addr, uint32_t src_lkey,
@@ -65,9 +65,8 @@ void smx_wr_memcpy(struct mlx5dv_qp_ex *dv, uint32_t dest_lkey, uint64_t dest_ad
 				    length, qp->ctx.memcpy_max);
 		return;
 	}
-	smx_wqe_open(qp, &(struct smx_wqe_head){
-		.opmod_op = bits_put(SMX_MMO_OPMOD_DMA, 31, 24) | SMX_OP_MMO,
-		.flags = qp->ex.wr_flags, .wr_data = MLX5DV_WC_MEMCPY, .wr_id = qp->ex.wr_id });
+	smx_wqe_open(qp, bits_put(SMX_MMO_OPMOD_DMA, 31, 24) | SMX_OP_MMO, to_be32(0), qp->ex.wr_flags,
+		     MLX5DV_WC_MEMCPY, qp->ex.wr_id);
 	*(struct smx_wqe_mmo_meta *)smx_wqe_put(sq, 1) = (struct smx_wqe_mmo_meta){
 		.local_key = to_be32(qp->ctx.opaque_lkey),
 		.local_va = to_be64(qp->ctx.opaque_addr),

@@ -7,23 +7,24 @@
 
 #define IMM_NONE ((be32){ { 0, 0, 0, 0 } })
 
-/* Control segment and room for the address, which its setter fills in whenever it is called. */
-static bool begin(struct smx_dv_qp *qp, uint64_t ops_flag, enum smx_wqe_op op, be32 imm, const char *name)
+/* Control segment and room for the address, which its setter fills in whenever it is called. RETURN the control
+ * segment, or NULL after a refusal. */
+SMX_INLINE struct smx_wqe_ctrl *begin(struct smx_dv_qp *qp, uint64_t ops_flag, enum smx_wqe_op op, be32 imm,
+				      const char *name)
 {
 	struct smx_dv_sq *sq = &qp->sq;
+	struct smx_wqe_ctrl *ctrl;
 	uint32_t addr_ds = smx_addr_ds(qp->kind);
 
 	if (!smx_wr_may_build(qp, qp->send_ops & ops_flag, name))
-		return false;
-	smx_wqe_open(qp, &(struct smx_wqe_head){ .opmod_op = op, .imm = imm, .flags = qp->ex.wr_flags,
-						 .wr_id = qp->ex.wr_id });
-	sq->wr.need_setters = SMX_NEED_DATA;
+		return NULL;
+	ctrl = smx_wqe_open(qp, op, imm, qp->ex.wr_flags, 0, qp->ex.wr_id);
+	sq->wr.state = SMX_WR_OPEN | SMX_NEED_DATA;
 	if (addr_ds) {
-		sq->wr.need_setters |= SMX_NEED_ADDR;
-		sq->wr.addr_ds = sq->wr.ds;
-		sq->wr.ds += addr_ds;
+		sq->wr.state = SMX_WR_OPEN | SMX_NEED_DATA | SMX_NEED_ADDR;
+		sq->wr.ds = SMX_ADDR_AT_DS + addr_ds;
 	}
-	return true;
+	return ctrl;
 }
 
 static void wr_send(struct ibv_qp_ex *ex)
@@ -64,8 +65,8 @@ static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t va, co
 	(void)smx_wr_may_build(smx_dv_qp_of_ex(ex), false, "ibv_wr_atomic_write");
 }
 
-static void rdma(struct ibv_qp_ex *ex, uint64_t ops_flag, enum smx_wqe_op op, uint32_t rkey, uint64_t va,
-		 be32 imm, const char *name)
+SMX_INLINE void rdma(struct ibv_qp_ex *ex, uint64_t ops_flag, enum smx_wqe_op op, uint32_t rkey, uint64_t va,
+		     be32 imm, const char *name)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_ex(ex);
 
@@ -211,7 +212,7 @@ static struct smx_wqe_av *take_av(struct smx_dv_qp *qp, enum smx_dv_qp_kind kind
 		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_DC_ADDR, "%s: no address handle", name);
 		return NULL;
 	}
-	av = smx_sq_seg(&qp->sq, qp->sq.wr.wqe_at, qp->sq.wr.addr_ds);
+	av = smx_sq_seg(&qp->sq, qp->sq.wr.at, SMX_ADDR_AT_DS);
 	*av = container_of(ah, struct smx_dv_ah, ibv)->av;
 	return av;
 }
@@ -234,7 +235,7 @@ static void wr_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t srqn)
 
 	if (!smx_wr_may_set(qp, qp->kind == SMX_DV_XRC_INI ? SMX_NEED_ADDR : 0, "ibv_wr_set_xrc_srqn"))
 		return;
-	*(struct smx_wqe_xrc *)smx_sq_seg(&qp->sq, qp->sq.wr.wqe_at, qp->sq.wr.addr_ds) =
+	*(struct smx_wqe_xrc *)smx_sq_seg(&qp->sq, qp->sq.wr.at, SMX_ADDR_AT_DS) =
 		(struct smx_wqe_xrc){ .srqn = to_be32(srqn) };
 	smx_wr_setter_done(qp, SMX_NEED_ADDR);
 }
@@ -251,9 +252,9 @@ void smx_wr_set_dc_addr_stream(struct mlx5dv_qp_ex *dv, struct ibv_ah *ah, uint3
 		return;
 	av->dc_key = to_be64(dc_key);
 	av->dqp_dct = to_be32(from_be32(av->dqp_dct) | dctn | SMX_AV_EXTENDED);
-	ctrl = smx_sq_seg(sq, sq->wr.wqe_at, 0);
+	ctrl = smx_sq_seg(sq, sq->wr.at, 0);
 	ctrl->dci_stream = to_be16(stream_id);
-	smx_sq_slot(sq, sq->wr.wqe_at)->stream = stream_id;
+	smx_sq_slot(sq, sq->wr.at)->stream = stream_id;
 	smx_wr_setter_done(qp, SMX_NEED_ADDR);
 }
 

@@ -78,9 +78,7 @@ void smx_wqe_put_bind(struct smx_dv_qp *qp, enum ibv_mw_type type, uint32_t rkey
 static void window(struct smx_dv_qp *qp, uint32_t old_rkey, uint32_t rkey,
 		   const struct ibv_mw_bind_info *info, uint32_t wc_opcode)
 {
-	smx_wqe_open(qp, &(struct smx_wqe_head){ .opmod_op = SMX_OP_UMR, .imm = to_be32(old_rkey),
-						 .flags = qp->ex.wr_flags, .wr_data = wc_opcode,
-						 .wr_id = qp->ex.wr_id });
+	smx_wqe_open(qp, SMX_OP_UMR, to_be32(old_rkey), qp->ex.wr_flags, wc_opcode, qp->ex.wr_id);
 	smx_wqe_put_bind(qp, IBV_MW_TYPE_2, rkey, info);
 	smx_wqe_close(qp);
 	qp->sq.fm_cache = SMX_CTRL_SMALL_FENCE;
@@ -108,12 +106,12 @@ void smx_wr_local_inv(struct ibv_qp_ex *ex, uint32_t rkey)
 
 static struct smx_wqe_umr_ctrl *umr_ctrl(const struct smx_dv_sq *sq)
 {
-	return smx_sq_seg(sq, sq->wr.wqe_at, 1);
+	return smx_sq_seg(sq, sq->wr.at, 1);
 }
 
 static struct smx_wqe_mkey_ctx *mkey_ctx(const struct smx_dv_sq *sq)
 {
-	return smx_sq_seg(sq, sq->wr.wqe_at, CTX_AT_DS);
+	return smx_sq_seg(sq, sq->wr.at, CTX_AT_DS);
 }
 
 /* What is wrong with the arguments. libmlx5 lets these three override an earlier failure of the batch, so
@@ -143,13 +141,11 @@ static bool configure(struct smx_dv_qp *qp, uint64_t ops_flag, struct mlx5dv_mke
 {
 	struct smx_dv_sq *sq = &qp->sq;
 
-	if (sq->wr.open && qp->dv_ops & ops_flag && configure_refused(qp, mkey, attr))
+	if (sq->wr.state && qp->dv_ops & ops_flag && configure_refused(qp, mkey, attr))
 		return false;
 	if (!smx_wr_may_build(qp, qp->dv_ops & ops_flag, name))
 		return false;
-	smx_wqe_open(qp, &(struct smx_wqe_head){ .opmod_op = SMX_OP_UMR, .imm = to_be32(mkey->lkey),
-						 .flags = qp->ex.wr_flags, .wr_data = MLX5DV_WC_UMR,
-						 .wr_id = qp->ex.wr_id });
+	smx_wqe_open(qp, SMX_OP_UMR, to_be32(mkey->lkey), qp->ex.wr_flags, MLX5DV_WC_UMR, qp->ex.wr_id);
 	*(struct smx_wqe_umr_ctrl *)smx_wqe_put(sq, UMR_CTRL_DS) = (struct smx_wqe_umr_ctrl){
 		.flags = SMX_UMR_INLINE,
 		.mkey_mask = to_be64(SMX_UMR_MASK_FREE | SMX_UMR_MASK_MKEY),
@@ -163,7 +159,7 @@ static bool configure(struct smx_dv_qp *qp, uint64_t ops_flag, struct mlx5dv_mke
 	sq->wr.mkey_have = 0;
 	sq->wr.mkey_setters_left = num_setters;
 	if (num_setters)
-		sq->wr.need_setters = SMX_NEED_MKEY;
+		sq->wr.state = SMX_WR_OPEN | SMX_NEED_MKEY;
 	else
 		smx_wqe_close(qp);
 	return true;
@@ -325,7 +321,7 @@ static void wr_mr_list(struct mlx5dv_qp_ex *dv, struct mlx5dv_mkey *mkey, uint32
 		       "mlx5dv_wr_mr_list"))
 		return;
 	set_access(qp, access);
-	if (qp->sq.wr.need_setters)
+	if (qp->sq.wr.state & SMX_NEED_MKEY)
 		set_layout_list(qp, n, sge);
 }
 
@@ -338,7 +334,7 @@ static void wr_mr_interleaved(struct mlx5dv_qp_ex *dv, struct mlx5dv_mkey *mkey,
 		       "mlx5dv_wr_mr_interleaved"))
 		return;
 	set_access(qp, access);
-	if (qp->sq.wr.need_setters)
+	if (qp->sq.wr.state & SMX_NEED_MKEY)
 		set_layout_interleaved(qp, repeat, n, data);
 }
 

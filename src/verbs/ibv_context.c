@@ -89,7 +89,6 @@ static int make_uar(struct smx_ctx *ctx)
 		.reg = ctx->own_uar.base + UAR_BLUEFLAME,
 		.uuarn = 1,
 		.buf_bytes = BLUEFLAME_BYTES,
-		.lock.needed = !ctx->single_threaded,
 	};
 	return 0;
 }

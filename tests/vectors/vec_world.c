@@ -119,7 +119,6 @@ struct vec_world *vec_world_new(const json_t *line, uint8_t fill)
 	w->bf.reg = w->uar;
 	w->bf.uuarn = (uint32_t)vec_num(uar, "uuarn");
 	w->bf.buf_bytes = (uint32_t)vec_num(uar, "buf_size");
-	w->bf.lock.needed = vec_num(uar, "need_lock");
 	w->dbrec[SMX_DBREC_RCV] = VEC_DB_RCV;
 	init_qp(w, qp, vec_need(line, "ctx"));
 	init_cq(w);
@@ -148,7 +147,7 @@ void vec_world_set_state(struct vec_world *w, uint32_t cur_post, uint32_t head, 
 	struct smx_dv_sq *sq = &w->qp.sq;
 
 	sq->cur_post = cur_post;
-	sq->head = head;
+	sq->head = sq->wr.limit = head;
 	sq->tail = tail;
 	sq->tail_bb = cur_post - (head - tail) * w->wqe_bb;	/* as if each were of the full size */
 	sq->fm_cache = fm_cache;
