@@ -59,7 +59,9 @@ struct smx_dv_sq {
 		uint8_t mkey_have;	/* mkey setters that were called for the open request */
 		uint32_t head;		/* sq.head, and what the batch has added */
 		uint32_t limit;		/* head of the first request for which room is to be looked for again */
-		uint32_t at;		/* block counter of the last request */
+		/* The open request, afterwards the last one of the batch. */
+		struct smx_wqe_ctrl *ctrl;
+		struct smx_dv_slot *slot;
 		uint32_t ds;		/* segments written so far of it */
 		int err;		/* first error wins */
 		const void *owner;	/* stands for the thread of an open batch; NULL: none is open */
@@ -85,7 +87,8 @@ struct smx_dv_qp {
 	enum smx_dv_qp_kind kind;
 	uint32_t qpn;
 	bool can_post;			/* state is RTS or beyond (SQD, SQE, ERR); kept by verbs */
-	bool sq_sig_all, wq_sig, atomics;
+	uint8_t always_flags;		/* IBV_SEND_SIGNALED with sq_sig_all */
+	bool wq_sig, atomics;
 	bool has_streams;
 	bool has_ex;			/* created with send_ops_flags: ibv_qp_to_qp_ex gives it */
 	uint64_t send_ops;		/* IBV_QP_EX_WITH_* */

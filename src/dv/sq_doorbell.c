@@ -25,15 +25,18 @@ static uint64_t first8(const struct smx_wqe_ctrl *ctrl)
 static void uar_write(const struct smx_dv_qp *qp, const struct smx_dv_bf *bf, uint8_t *half, bool only_one)
 {
 	const struct smx_dv_sq *sq = &qp->sq;
-	uint32_t at = sq->wr.at, ds = sq->wr.ds;
+	const struct smx_wqe_ctrl *ctrl = sq->wr.ctrl;
+	uint32_t ds = sq->wr.ds;
 
 	if (only_one && !qp->ctx.shut_up_bf && bf->uuarn && (sq->wr.inline_seen || qp->ctx.prefer_bf) &&
 	    ds > 1 && ds <= bf->buf_bytes / SMX_WQE_DS) {
+		uint32_t at = sq->cur_post - (ds + SMX_DS_PER_BB - 1) / SMX_DS_PER_BB;
+
 		for (uint32_t done = 0; done < ds; done += SMX_DS_PER_BB, half += SMX_WQE_BB)
 			copy_block(half, smx_sq_seg(sq, at, done));
 		return;
 	}
-	__atomic_store_n((uint64_t *)(void *)half, first8(smx_sq_seg(sq, at, 0)), __ATOMIC_RELEASE);
+	__atomic_store_n((uint64_t *)(void *)half, first8(ctrl), __ATOMIC_RELEASE);
 }
 
 void smx_sq_doorbell(struct smx_dv_qp *qp)

@@ -198,12 +198,12 @@ static int post_one(struct smx_dv_qp *qp, const struct ibv_send_wr *wr)
 	op = &post_ops[wr->opcode];
 	smx_wqe_open(qp, op->op, control_imm(wr), wr->send_flags,
 		     op->shape == SHAPE_BIND ? IBV_WC_BIND_MW :
-		     op->shape == SHAPE_INVALIDATE ? IBV_WC_LOCAL_INV : 0, wr->wr_id);
+		     op->shape == SHAPE_INVALIDATE ? IBV_WC_LOCAL_INV : 0, wr->wr_id, 1);
 	switch (op->shape) {
 	case SHAPE_BIND:
 	case SHAPE_INVALIDATE:
 		put_window(qp, wr, op->shape == SHAPE_BIND);
-		smx_wqe_close(qp);
+		smx_wqe_close(qp, qp->sq.wr.ds);
 		qp->sq.fm_cache = SMX_CTRL_SMALL_FENCE;
 		return 0;
 	case SHAPE_RDMA:
@@ -223,7 +223,7 @@ static int post_one(struct smx_dv_qp *qp, const struct ibv_send_wr *wr)
 		break;
 	}
 	put_data(qp, wr, op->shape == SHAPE_ATOMIC, inline_bytes);
-	smx_wqe_close(qp);
+	smx_wqe_close(qp, qp->sq.wr.ds);
 	return 0;
 }
 

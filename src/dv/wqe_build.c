@@ -61,11 +61,11 @@ static void inline_wrapped(struct smx_dv_sq *sq, be32 head, const struct smx_inl
 {
 	uint32_t off = sq->wr.ds * SMX_WQE_DS;
 
-	smx_sq_write(sq, sq->wr.at, off + padded - SMX_WQE_DS, NULL, SMX_WQE_DS);
-	smx_sq_write(sq, sq->wr.at, off, &head, sizeof(head));
+	smx_sq_write(sq, sq->cur_post, off + padded - SMX_WQE_DS, NULL, SMX_WQE_DS);
+	smx_sq_write(sq, sq->cur_post, off, &head, sizeof(head));
 	off += sizeof(head);
 	for (size_t i = 0; i < n; i++) {
-		smx_sq_write(sq, sq->wr.at, off, src[i].addr, src[i].length);
+		smx_sq_write(sq, sq->cur_post, off, src[i].addr, src[i].length);
 		off += (uint32_t)src[i].length;
 	}
 }
@@ -75,7 +75,7 @@ void smx_wqe_put_inline(struct smx_dv_sq *sq, const struct smx_inline_src *src, 
 {
 	be32 head = to_be32((uint32_t)total | SMX_INLINE_SEG);
 	uint32_t padded = (uint32_t)align_up(sizeof(head) + total, SMX_WQE_DS);
-	uint8_t *seg = smx_sq_seg(sq, sq->wr.at, sq->wr.ds);
+	uint8_t *seg = smx_wqe_seg(sq, sq->wr.ds);
 
 	if (seg + padded <= sq->buf + (size_t)sq->bb_count * SMX_WQE_BB)
 		inline_straight(seg, head, src, n, padded);
@@ -97,7 +97,7 @@ int smx_sq_failed(struct smx_dv_qp *qp, int err)
 
 int smx_sq_refuse_missing(struct smx_dv_qp *qp)
 {
-	const struct smx_dv_slot *slot = smx_sq_slot(&qp->sq, qp->sq.wr.at);
+	const struct smx_dv_slot *slot = qp->sq.wr.slot;
 	uint8_t need = qp->sq.wr.state;
 
 	if (need & SMX_NEED_ADDR)
@@ -132,17 +132,22 @@ void smx_sq_refuse_setter(struct smx_dv_qp *qp, const char *name)
 		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_SETTER, "%s: no open request waits for it", name);
 }
 
-void smx_sq_refuse_builder(struct smx_dv_qp *qp, bool allowed, const char *name)
+bool smx_wr_make_ready(struct smx_dv_qp *qp, bool allowed, const char *name)
 {
 	if (!qp->sq.wr.state)
 		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_NOT_STARTED, "%s outside ibv_wr_start", name);
 	else if (qp->sq.wr.err)
-		return;		/* the first failure counts */
+		return false;		/* the first failure counts */
 	else if (qp->sq.wr.state & SMX_NEED_ALL)
 		(void)smx_sq_refuse_missing(qp);
 	else if (!allowed)
 		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_OPS_FLAGS, "%s, send_ops_flags 0x%" PRIx64
 				    ", of mlx5dv 0x%" PRIx64, name, qp->send_ops, qp->dv_ops);
+	else if (smx_sq_may_add(&qp->sq))
+		return true;
+	else
+		(void)smx_sq_refuse_full(qp, qp->sq.wqe_bb);
+	return false;
 }
 
 int smx_sq_refuse_sge_length(struct smx_dv_qp *qp, size_t i, uint32_t length)

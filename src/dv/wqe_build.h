@@ -37,7 +37,6 @@ __attribute__((cold)) int smx_sq_failed(struct smx_dv_qp *qp, int err);
 __attribute__((cold)) int smx_sq_refuse_missing(struct smx_dv_qp *qp);
 __attribute__((cold)) int smx_sq_refuse_full(struct smx_dv_qp *qp, uint32_t bb);
 __attribute__((cold)) void smx_sq_refuse_setter(struct smx_dv_qp *qp, const char *name);
-__attribute__((cold)) void smx_sq_refuse_builder(struct smx_dv_qp *qp, bool allowed, const char *name);
 
 /* Segments between control and the rest: address vector, XRC, or none. */
 static inline uint32_t smx_addr_ds(enum smx_dv_qp_kind kind)
@@ -83,7 +82,7 @@ static inline bool smx_sq_has_room(const struct smx_dv_sq *sq, uint32_t bb)
  * RETURN whether there is any. */
 bool smx_sq_look_for_room(struct smx_dv_sq *sq);
 
-SMX_INLINE bool smx_sq_may_add(struct smx_dv_sq *sq)
+static inline bool smx_sq_may_add(struct smx_dv_sq *sq)
 {
 	return (int32_t)(sq->wr.limit - sq->wr.head) > 0 || smx_sq_look_for_room(sq);
 }
@@ -117,10 +116,8 @@ SMX_INLINE uint8_t smx_wqe_fm(struct smx_dv_qp *qp, uint32_t flags)
 		[IBV_SEND_SOLICITED | IBV_SEND_SIGNALED | IBV_SEND_FENCE] =
 			SMX_CTRL_SOLICITED | SMX_CTRL_CQ_UPDATE | SMX_CTRL_FENCE,
 	};
-	uint8_t fm = of_flags[flags & 7];
+	uint8_t fm = of_flags[(flags | qp->always_flags) & 7];
 
-	if (qp->sq_sig_all)
-		fm |= SMX_CTRL_CQ_UPDATE;
 	if (qp->sq.fm_cache) {
 		if (!(flags & IBV_SEND_FENCE))
 			fm |= qp->sq.fm_cache;
@@ -130,38 +127,57 @@ SMX_INLINE uint8_t smx_wqe_fm(struct smx_dv_qp *qp, uint32_t flags)
 }
 
 /* Begins a request for which there is room. opmod_op: [31:24] opmod, [7:0] enum smx_wqe_op; wr_data as in struct
- * smx_dv_slot. RETURN its control segment, which lacks only the length; the rest of its block lies behind it. */
+ * smx_dv_slot; ds: segments that are written or left out by the time the next is put. RETURN its control
+ * segment, which lacks only the length; the rest of its block lies behind it. */
 SMX_INLINE struct smx_wqe_ctrl *smx_wqe_open(struct smx_dv_qp *qp, uint32_t opmod_op, be32 imm, uint32_t flags,
-					     uint32_t wr_data, uint64_t wr_id)
+					     uint32_t wr_data, uint64_t wr_id, uint32_t ds)
 {
 	struct smx_dv_sq *sq = &qp->sq;
-	uint32_t at = sq->cur_post, index = at & (sq->bb_count - 1);
+	uint32_t at = sq->cur_post, index = at & (sq->bb_count - 1), head = sq->wr.head;
 	struct smx_dv_slot *slot = &sq->slot[index];
 	struct smx_wqe_ctrl *ctrl = (void *)(sq->buf + (size_t)index * SMX_WQE_BB);
 
 	slot->wr_id = wr_id;
-	slot->head = sq->wr.head++;
+	slot->head = head;
 	slot->wr_data = wr_data;
 	slot->stream = 0;
-	sq->wr.at = at;
-	sq->wr.ds = 1;
+	sq->wr.head = head + 1;
+	sq->wr.slot = slot;
+	sq->wr.ctrl = ctrl;
+	sq->wr.ds = ds;
 	ctrl->opmod_idx_opcode = to_be32(opmod_op | (at & 0xffff) << 8);
 	/* signature 0, stream 0, fm_ce_se, imm */
 	((be64 *)(void *)ctrl)[1] = to_be64((uint64_t)smx_wqe_fm(qp, flags) << 32 | from_be32(imm));
 	return ctrl;
 }
 
-static inline void *smx_wqe_put(struct smx_dv_sq *sq, uint32_t ds)
+/* Segment ds of the open request. */
+static inline void *smx_wqe_seg(const struct smx_dv_sq *sq, uint32_t ds)
 {
-	void *seg = smx_sq_seg(sq, sq->wr.at, sq->wr.ds);
+	return smx_sq_seg(sq, sq->cur_post, ds);
+}
 
-	sq->wr.ds += ds;
-	return seg;
+static inline void *smx_wqe_put(struct smx_dv_sq *sq, uint32_t count)
+{
+	uint32_t ds = sq->wr.ds;
+
+	sq->wr.ds = ds + count;
+	return smx_wqe_seg(sq, ds);
+}
+
+static inline void smx_seg_raddr(void *seg, uint64_t va, uint32_t rkey)
+{
+	smx_seg_set(seg, va, (uint64_t)rkey << 32);	/* struct smx_wqe_raddr */
+}
+
+static inline void smx_seg_data(void *seg, uint64_t va, uint32_t length, uint32_t lkey)
+{
+	smx_seg_set(seg, (uint64_t)length << 32 | lkey, va);	/* struct smx_wqe_data */
 }
 
 static inline void smx_wqe_put_raddr(struct smx_dv_sq *sq, uint64_t va, uint32_t rkey)
 {
-	smx_seg_set(smx_wqe_put(sq, 1), va, (uint64_t)rkey << 32);	/* struct smx_wqe_raddr */
+	smx_seg_raddr(smx_wqe_put(sq, 1), va, rkey);
 }
 
 static inline void smx_wqe_put_atomic(struct smx_dv_sq *sq, uint64_t swap_add, uint64_t compare)
@@ -171,7 +187,7 @@ static inline void smx_wqe_put_atomic(struct smx_dv_sq *sq, uint64_t swap_add, u
 
 static inline void smx_wqe_put_data(struct smx_dv_sq *sq, uint64_t va, uint32_t length, uint32_t lkey)
 {
-	smx_seg_set(smx_wqe_put(sq, 1), (uint64_t)length << 32 | lkey, va);	/* struct smx_wqe_data */
+	smx_seg_data(smx_wqe_put(sq, 1), va, length, lkey);
 }
 
 /* Inline data: header, then the buffers end to end, zeros up to a whole segment. total is their sum and not
@@ -187,42 +203,41 @@ static inline void smx_wqe_put_inline_one(struct smx_dv_sq *sq, const void *addr
 /* ~XOR of the WQE's bytes, so that all of them together XOR to 0xff. */
 uint8_t smx_wqe_signature(const struct smx_dv_sq *sq, uint32_t bb, uint32_t ds);
 
-/* Moves the producer behind the request, which is complete but for its signature. */
-SMX_INLINE void smx_wqe_commit(struct smx_dv_qp *qp, struct smx_wqe_ctrl *ctrl)
+/* Moves the producer behind the open request of ds segments, which is complete but for its signature. */
+SMX_INLINE void smx_wqe_commit(struct smx_dv_qp *qp, struct smx_wqe_ctrl *ctrl, uint32_t ds)
 {
 	struct smx_dv_sq *sq = &qp->sq;
-	uint32_t at = sq->wr.at;
+	uint32_t next = sq->cur_post + (ds + SMX_DS_PER_BB - 1) / SMX_DS_PER_BB;
 
 	if (qp->wq_sig)
-		ctrl->signature = smx_wqe_signature(sq, at, sq->wr.ds);
-	sq->cur_post = at + (sq->wr.ds + SMX_DS_PER_BB - 1) / SMX_DS_PER_BB;
-	smx_sq_slot(sq, at)->bb_next = sq->cur_post;
+		ctrl->signature = smx_wqe_signature(sq, sq->cur_post, ds);
+	sq->wr.slot->bb_next = next;
+	sq->cur_post = next;
+	sq->wr.ds = ds;
 }
 
 /* Ends the open request. */
-SMX_INLINE void smx_wqe_close(struct smx_dv_qp *qp)
+SMX_INLINE void smx_wqe_close(struct smx_dv_qp *qp, uint32_t ds)
 {
-	struct smx_wqe_ctrl *ctrl = smx_sq_seg(&qp->sq, qp->sq.wr.at, 0);
+	struct smx_wqe_ctrl *ctrl = qp->sq.wr.ctrl;
 
-	ctrl->qpn_ds = to_be32(qp->qpn << 8 | qp->sq.wr.ds);
-	smx_wqe_commit(qp, ctrl);
+	ctrl->qpn_ds = to_be32(qp->qpn << 8 | ds);
+	smx_wqe_commit(qp, ctrl, ds);
 }
 
 /* A builder may go on: a batch is open and has not failed, the request before it is complete, the queue pair
- * offers the operation, and there is room. Otherwise the batch has failed now. */
+ * offers the operation, and there is room. */
+SMX_INLINE bool smx_wr_is_ready(const struct smx_dv_qp *qp, bool allowed)
+{
+	return qp->sq.wr.state == SMX_WR_OPEN && allowed && (int32_t)(qp->sq.wr.limit - qp->sq.wr.head) > 0;
+}
+
+/* Where it is not: RETURN whether it is after all, now that room was looked for; otherwise the batch has failed. */
+__attribute__((cold)) bool smx_wr_make_ready(struct smx_dv_qp *qp, bool allowed, const char *name);
+
 SMX_INLINE bool smx_wr_may_build(struct smx_dv_qp *qp, bool allowed, const char *name)
 {
-	struct smx_dv_sq *sq = &qp->sq;
-
-	if (sq->wr.state != SMX_WR_OPEN || !allowed) {
-		smx_sq_refuse_builder(qp, allowed, name);
-		return false;
-	}
-	if (!smx_sq_may_add(sq)) {
-		smx_sq_refuse_full(qp, sq->wqe_bb);
-		return false;
-	}
-	return true;
+	return smx_wr_is_ready(qp, allowed) || smx_wr_make_ready(qp, allowed, name);
 }
 
 SMX_INLINE bool smx_wr_may_set(struct smx_dv_qp *qp, uint8_t need, const char *name)
@@ -234,11 +249,16 @@ SMX_INLINE bool smx_wr_may_set(struct smx_dv_qp *qp, uint8_t need, const char *n
 	return true;
 }
 
-SMX_INLINE void smx_wr_setter_done(struct smx_dv_qp *qp, uint8_t need)
+/* A setter has supplied what need names; the request has ds segments by now. */
+SMX_INLINE void smx_wr_setter_done(struct smx_dv_qp *qp, uint8_t need, uint32_t ds)
 {
-	qp->sq.wr.state &= (uint8_t)~need;
-	if (qp->sq.wr.state == SMX_WR_OPEN)
-		smx_wqe_close(qp);
+	uint8_t state = qp->sq.wr.state & (uint8_t)~need;
+
+	qp->sq.wr.state = state;
+	if (state == SMX_WR_OPEN)
+		smx_wqe_close(qp, ds);
+	else
+		qp->sq.wr.ds = ds;
 }
 
 static inline be32 smx_raw_be32(__be32 v)

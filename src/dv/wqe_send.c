@@ -7,35 +7,49 @@
 
 #define IMM_NONE ((be32){ { 0, 0, 0, 0 } })
 
-/* Control segment and room for the address, which its setter fills in whenever it is called. RETURN the control
- * segment, or NULL after a refusal. */
-SMX_INLINE struct smx_wqe_ctrl *begin(struct smx_dv_qp *qp, uint64_t ops_flag, enum smx_wqe_op op, be32 imm,
-				      const char *name)
+/* Control segment and room for the address, which its setter fills in whenever it is called; then count more
+ * segments. RETURN the first of these. */
+SMX_INLINE void *begin(struct smx_dv_qp *qp, enum smx_wqe_op op, be32 imm, uint32_t count)
 {
 	struct smx_dv_sq *sq = &qp->sq;
-	struct smx_wqe_ctrl *ctrl;
 	uint32_t addr_ds = smx_addr_ds(qp->kind);
+	struct smx_wqe_ctrl *ctrl;
 
-	if (!smx_wr_may_build(qp, qp->send_ops & ops_flag, name))
-		return NULL;
-	ctrl = smx_wqe_open(qp, op, imm, qp->ex.wr_flags, 0, qp->ex.wr_id);
-	sq->wr.state = SMX_WR_OPEN | SMX_NEED_DATA;
-	if (addr_ds) {
-		sq->wr.state = SMX_WR_OPEN | SMX_NEED_DATA | SMX_NEED_ADDR;
-		sq->wr.ds = SMX_ADDR_AT_DS + addr_ds;
+	ctrl = smx_wqe_open(qp, op, imm, qp->ex.wr_flags, 0, qp->ex.wr_id, SMX_ADDR_AT_DS + addr_ds + count);
+	if (!addr_ds) {
+		sq->wr.state = SMX_WR_OPEN | SMX_NEED_DATA;
+		return ctrl + 1;
 	}
-	return ctrl;
+	sq->wr.state = SMX_WR_OPEN | SMX_NEED_DATA | SMX_NEED_ADDR;
+	return smx_wqe_seg(sq, SMX_ADDR_AT_DS + addr_ds);
 }
+
+/* The first lines of a builder: where it may not go on yet, it is called again once it may. */
+#define READY_OR(qp, flag, name, again)								\
+	do {											\
+		bool allowed = (qp)->send_ops & (flag);						\
+												\
+		if (!smx_wr_is_ready((qp), allowed)) {						\
+			if (smx_wr_make_ready((qp), allowed, (name)))				\
+				again;								\
+			return;									\
+		}										\
+	} while (0)
 
 static void wr_send(struct ibv_qp_ex *ex)
 {
-	begin(smx_dv_qp_of_ex(ex), IBV_QP_EX_WITH_SEND, SMX_OP_SEND, IMM_NONE, "ibv_wr_send");
+	struct smx_dv_qp *qp = smx_dv_qp_of_ex(ex);
+
+	READY_OR(qp, IBV_QP_EX_WITH_SEND, "ibv_wr_send", wr_send(ex));
+	begin(qp, SMX_OP_SEND, IMM_NONE, 0);
 }
 
 static void wr_send_imm(struct ibv_qp_ex *ex, __be32 imm)
 {
-	begin(smx_dv_qp_of_ex(ex), IBV_QP_EX_WITH_SEND_WITH_IMM, SMX_OP_SEND_IMM, smx_raw_be32(imm),
-	      "ibv_wr_send_imm");
+	struct smx_dv_qp *qp = smx_dv_qp_of_ex(ex);
+
+	READY_OR(qp, IBV_QP_EX_WITH_SEND_WITH_IMM, "ibv_wr_send_imm", wr_send_imm(ex, imm));
+	begin(qp, SMX_OP_SEND_IMM, smx_raw_be32(imm), 0);
 }
 
 static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t rkey)
@@ -46,7 +60,8 @@ static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t rkey)
 	/* Asking for SEND is enough where the type has both: rdma-core's test_mkey_remote_invalidate does so. */
 	if (qp->kind != SMX_DV_UD)
 		ops |= IBV_QP_EX_WITH_SEND;
-	begin(qp, ops, SMX_OP_SEND_INVAL, to_be32(rkey), "ibv_wr_send_inv");
+	READY_OR(qp, ops, "ibv_wr_send_inv", wr_send_inv(ex, rkey));
+	begin(qp, SMX_OP_SEND_INVAL, to_be32(rkey), 0);
 }
 
 static void wr_send_tso(struct ibv_qp_ex *ex, void *hdr, uint16_t hdr_bytes, uint16_t mss)
@@ -65,29 +80,29 @@ static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t va, co
 	(void)smx_wr_may_build(smx_dv_qp_of_ex(ex), false, "ibv_wr_atomic_write");
 }
 
-SMX_INLINE void rdma(struct ibv_qp_ex *ex, uint64_t ops_flag, enum smx_wqe_op op, uint32_t rkey, uint64_t va,
-		     be32 imm, const char *name)
+static void wr_rdma_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t va)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_ex(ex);
 
-	if (begin(qp, ops_flag, op, imm, name))
-		smx_wqe_put_raddr(&qp->sq, va, rkey);
-}
-
-static void wr_rdma_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t va)
-{
-	rdma(ex, IBV_QP_EX_WITH_RDMA_WRITE, SMX_OP_RDMA_WRITE, rkey, va, IMM_NONE, "ibv_wr_rdma_write");
+	READY_OR(qp, IBV_QP_EX_WITH_RDMA_WRITE, "ibv_wr_rdma_write", wr_rdma_write(ex, rkey, va));
+	smx_seg_raddr(begin(qp, SMX_OP_RDMA_WRITE, IMM_NONE, 1), va, rkey);
 }
 
 static void wr_rdma_write_imm(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t va, __be32 imm)
 {
-	rdma(ex, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, SMX_OP_RDMA_WRITE_IMM, rkey, va, smx_raw_be32(imm),
-	     "ibv_wr_rdma_write_imm");
+	struct smx_dv_qp *qp = smx_dv_qp_of_ex(ex);
+
+	READY_OR(qp, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, "ibv_wr_rdma_write_imm",
+		 wr_rdma_write_imm(ex, rkey, va, imm));
+	smx_seg_raddr(begin(qp, SMX_OP_RDMA_WRITE_IMM, smx_raw_be32(imm), 1), va, rkey);
 }
 
 static void wr_rdma_read(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t va)
 {
-	rdma(ex, IBV_QP_EX_WITH_RDMA_READ, SMX_OP_RDMA_READ, rkey, va, IMM_NONE, "ibv_wr_rdma_read");
+	struct smx_dv_qp *qp = smx_dv_qp_of_ex(ex);
+
+	READY_OR(qp, IBV_QP_EX_WITH_RDMA_READ, "ibv_wr_rdma_read", wr_rdma_read(ex, rkey, va));
+	smx_seg_raddr(begin(qp, SMX_OP_RDMA_READ, IMM_NONE, 1), va, rkey);
 }
 
 static void wr_atomic_cmp_swp(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t va, uint64_t compare,
@@ -95,28 +110,27 @@ static void wr_atomic_cmp_swp(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t va, 
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_ex(ex);
 
-	if (begin(qp, IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, SMX_OP_ATOMIC_CS, IMM_NONE,
-		  "ibv_wr_atomic_cmp_swp")) {
-		smx_wqe_put_raddr(&qp->sq, va, rkey);
-		smx_wqe_put_atomic(&qp->sq, swap, compare);
-	}
+	READY_OR(qp, IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, "ibv_wr_atomic_cmp_swp",
+		 wr_atomic_cmp_swp(ex, rkey, va, compare, swap));
+	smx_seg_raddr(begin(qp, SMX_OP_ATOMIC_CS, IMM_NONE, 1), va, rkey);
+	smx_wqe_put_atomic(&qp->sq, swap, compare);
 }
 
 static void wr_atomic_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t va, uint64_t add)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_ex(ex);
 
-	if (begin(qp, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, SMX_OP_ATOMIC_FA, IMM_NONE,
-		  "ibv_wr_atomic_fetch_add")) {
-		smx_wqe_put_raddr(&qp->sq, va, rkey);
-		smx_wqe_put_atomic(&qp->sq, add, 0);
-	}
+	READY_OR(qp, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, "ibv_wr_atomic_fetch_add",
+		 wr_atomic_fetch_add(ex, rkey, va, add));
+	smx_seg_raddr(begin(qp, SMX_OP_ATOMIC_FA, IMM_NONE, 1), va, rkey);
+	smx_wqe_put_atomic(&qp->sq, add, 0);
 }
 
 /* Data setters. An empty SGE gets no segment. */
 static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_ex(ex);
+	uint32_t ds = qp->sq.wr.ds;
 
 	if (!smx_wr_may_set(qp, SMX_NEED_DATA, "ibv_wr_set_sge"))
 		return;
@@ -129,13 +143,14 @@ static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint3
 		return;
 	}
 	if (length)
-		smx_wqe_put_data(&qp->sq, addr, length, lkey);
-	smx_wr_setter_done(qp, SMX_NEED_DATA);
+		smx_seg_data(smx_wqe_seg(&qp->sq, ds++), addr, length, lkey);
+	smx_wr_setter_done(qp, SMX_NEED_DATA, ds);
 }
 
 static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct ibv_sge *sge)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_ex(ex);
+	uint32_t ds = qp->sq.wr.ds;
 
 	if (!smx_wr_may_set(qp, SMX_NEED_DATA, "ibv_wr_set_sge_list"))
 		return;
@@ -150,9 +165,9 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct i
 			return;
 		}
 		if (sge[i].length)
-			smx_wqe_put_data(&qp->sq, sge[i].addr, sge[i].length, sge[i].lkey);
+			smx_seg_data(smx_wqe_seg(&qp->sq, ds++), sge[i].addr, sge[i].length, sge[i].lkey);
 	}
-	smx_wr_setter_done(qp, SMX_NEED_DATA);
+	smx_wr_setter_done(qp, SMX_NEED_DATA, ds);
 }
 
 static int refuse_inline(struct smx_dv_qp *qp, size_t length)
@@ -174,7 +189,7 @@ static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
 	qp->sq.wr.inline_seen = true;
 	if (length)
 		smx_wqe_put_inline_one(&qp->sq, addr, length);
-	smx_wr_setter_done(qp, SMX_NEED_DATA);
+	smx_wr_setter_done(qp, SMX_NEED_DATA, qp->sq.wr.ds);
 }
 
 static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf, const struct ibv_data_buf *buf)
@@ -197,7 +212,7 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf, const 
 	qp->sq.wr.inline_seen = true;
 	if (total)
 		smx_wqe_put_inline(&qp->sq, (const struct smx_inline_src *)(const void *)buf, num_buf, total);
-	smx_wr_setter_done(qp, SMX_NEED_DATA);
+	smx_wr_setter_done(qp, SMX_NEED_DATA, qp->sq.wr.ds);
 }
 
 /* Address setters, before or after the data's. */
@@ -212,7 +227,7 @@ static struct smx_wqe_av *take_av(struct smx_dv_qp *qp, enum smx_dv_qp_kind kind
 		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_DC_ADDR, "%s: no address handle", name);
 		return NULL;
 	}
-	av = smx_sq_seg(&qp->sq, qp->sq.wr.at, SMX_ADDR_AT_DS);
+	av = smx_wqe_seg(&qp->sq, SMX_ADDR_AT_DS);
 	*av = container_of(ah, struct smx_dv_ah, ibv)->av;
 	return av;
 }
@@ -226,7 +241,7 @@ static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t qpn
 		return;
 	av->qkey = to_be32(qkey);
 	av->dqp_dct = to_be32(qpn | SMX_AV_EXTENDED);
-	smx_wr_setter_done(qp, SMX_NEED_ADDR);
+	smx_wr_setter_done(qp, SMX_NEED_ADDR, qp->sq.wr.ds);
 }
 
 static void wr_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t srqn)
@@ -235,9 +250,9 @@ static void wr_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t srqn)
 
 	if (!smx_wr_may_set(qp, qp->kind == SMX_DV_XRC_INI ? SMX_NEED_ADDR : 0, "ibv_wr_set_xrc_srqn"))
 		return;
-	*(struct smx_wqe_xrc *)smx_sq_seg(&qp->sq, qp->sq.wr.at, SMX_ADDR_AT_DS) =
+	*(struct smx_wqe_xrc *)smx_wqe_seg(&qp->sq, SMX_ADDR_AT_DS) =
 		(struct smx_wqe_xrc){ .srqn = to_be32(srqn) };
-	smx_wr_setter_done(qp, SMX_NEED_ADDR);
+	smx_wr_setter_done(qp, SMX_NEED_ADDR, qp->sq.wr.ds);
 }
 
 void smx_wr_set_dc_addr_stream(struct mlx5dv_qp_ex *dv, struct ibv_ah *ah, uint32_t dctn, uint64_t dc_key,
@@ -246,16 +261,14 @@ void smx_wr_set_dc_addr_stream(struct mlx5dv_qp_ex *dv, struct ibv_ah *ah, uint3
 	struct smx_dv_qp *qp = smx_dv_qp_of_dv(dv);
 	struct smx_dv_sq *sq = &qp->sq;
 	struct smx_wqe_av *av = take_av(qp, SMX_DV_DCI, ah, "mlx5dv_wr_set_dc_addr");
-	struct smx_wqe_ctrl *ctrl;
 
 	if (!av)
 		return;
 	av->dc_key = to_be64(dc_key);
 	av->dqp_dct = to_be32(from_be32(av->dqp_dct) | dctn | SMX_AV_EXTENDED);
-	ctrl = smx_sq_seg(sq, sq->wr.at, 0);
-	ctrl->dci_stream = to_be16(stream_id);
-	smx_sq_slot(sq, sq->wr.at)->stream = stream_id;
-	smx_wr_setter_done(qp, SMX_NEED_ADDR);
+	sq->wr.ctrl->dci_stream = to_be16(stream_id);
+	sq->wr.slot->stream = stream_id;
+	smx_wr_setter_done(qp, SMX_NEED_ADDR, qp->sq.wr.ds);
 }
 
 void smx_wr_set_dc_addr(struct mlx5dv_qp_ex *dv, struct ibv_ah *ah, uint32_t dctn, uint64_t dc_key)

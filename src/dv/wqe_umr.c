@@ -78,9 +78,9 @@ void smx_wqe_put_bind(struct smx_dv_qp *qp, enum ibv_mw_type type, uint32_t rkey
 static void window(struct smx_dv_qp *qp, uint32_t old_rkey, uint32_t rkey,
 		   const struct ibv_mw_bind_info *info, uint32_t wc_opcode)
 {
-	smx_wqe_open(qp, SMX_OP_UMR, to_be32(old_rkey), qp->ex.wr_flags, wc_opcode, qp->ex.wr_id);
+	smx_wqe_open(qp, SMX_OP_UMR, to_be32(old_rkey), qp->ex.wr_flags, wc_opcode, qp->ex.wr_id, 1);
 	smx_wqe_put_bind(qp, IBV_MW_TYPE_2, rkey, info);
-	smx_wqe_close(qp);
+	smx_wqe_close(qp, qp->sq.wr.ds);
 	qp->sq.fm_cache = SMX_CTRL_SMALL_FENCE;
 }
 
@@ -106,12 +106,12 @@ void smx_wr_local_inv(struct ibv_qp_ex *ex, uint32_t rkey)
 
 static struct smx_wqe_umr_ctrl *umr_ctrl(const struct smx_dv_sq *sq)
 {
-	return smx_sq_seg(sq, sq->wr.at, 1);
+	return smx_wqe_seg(sq, 1);
 }
 
 static struct smx_wqe_mkey_ctx *mkey_ctx(const struct smx_dv_sq *sq)
 {
-	return smx_sq_seg(sq, sq->wr.at, CTX_AT_DS);
+	return smx_wqe_seg(sq, CTX_AT_DS);
 }
 
 /* What is wrong with the arguments. libmlx5 lets these three override an earlier failure of the batch, so
@@ -145,7 +145,7 @@ static bool configure(struct smx_dv_qp *qp, uint64_t ops_flag, struct mlx5dv_mke
 		return false;
 	if (!smx_wr_may_build(qp, qp->dv_ops & ops_flag, name))
 		return false;
-	smx_wqe_open(qp, SMX_OP_UMR, to_be32(mkey->lkey), qp->ex.wr_flags, MLX5DV_WC_UMR, qp->ex.wr_id);
+	smx_wqe_open(qp, SMX_OP_UMR, to_be32(mkey->lkey), qp->ex.wr_flags, MLX5DV_WC_UMR, qp->ex.wr_id, 1);
 	*(struct smx_wqe_umr_ctrl *)smx_wqe_put(sq, UMR_CTRL_DS) = (struct smx_wqe_umr_ctrl){
 		.flags = SMX_UMR_INLINE,
 		.mkey_mask = to_be64(SMX_UMR_MASK_FREE | SMX_UMR_MASK_MKEY),
@@ -161,7 +161,7 @@ static bool configure(struct smx_dv_qp *qp, uint64_t ops_flag, struct mlx5dv_mke
 	if (num_setters)
 		sq->wr.state = SMX_WR_OPEN | SMX_NEED_MKEY;
 	else
-		smx_wqe_close(qp);
+		smx_wqe_close(qp, qp->sq.wr.ds);
 	return true;
 }
 
@@ -169,7 +169,7 @@ static void mkey_setter_done(struct smx_dv_qp *qp, uint8_t have)
 {
 	qp->sq.wr.mkey_have |= have;
 	if (!--qp->sq.wr.mkey_setters_left)
-		smx_wr_setter_done(qp, SMX_NEED_MKEY);
+		smx_wr_setter_done(qp, SMX_NEED_MKEY, qp->sq.wr.ds);
 }
 
 /* A configuration waits for this setter, which was not called before. */

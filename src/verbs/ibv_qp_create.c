@@ -85,7 +85,7 @@ static void fill_driver(struct smx_vqp *vqp, struct smx_ctx *ctx, const struct s
 	struct smx_dv_qp *dv = &vqp->dv;
 
 	dv->kind = p->kind;
-	dv->sq_sig_all = p->attr->sq_sig_all != 0;
+	dv->always_flags = p->attr->sq_sig_all ? IBV_SEND_SIGNALED : 0;
 	dv->wq_sig = p->wq_signature;
 	dv->atomics = true;
 	dv->has_streams = p->has_streams;

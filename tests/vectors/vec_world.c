@@ -70,7 +70,7 @@ static void init_qp(struct vec_world *w, const json_t *qp, const json_t *ctx)
 	q->dv_ops = c->dv_ops;
 	q->qpn = (uint32_t)vec_num(qp, "qpn");
 	q->can_post = vec_num(qp, "rts");
-	q->sq_sig_all = vec_num(qp, "sq_sig_all");
+	q->always_flags = vec_num(qp, "sq_sig_all") ? IBV_SEND_SIGNALED : 0;
 	q->wq_sig = vec_num(qp, "wq_sig");
 	q->atomics = vec_num(qp, "atomics");
 	q->has_ex = true;
