@@ -8,6 +8,7 @@
 /* One store a word, so that nobody sees half of one. */
 static void copy_block(uint8_t *uar, const uint8_t *block)
 {
+#pragma GCC unroll 8
 	for (uint32_t i = 0; i < SMX_WQE_BB; i += sizeof(uint64_t)) {
 		uint64_t word;
 

@@ -22,6 +22,7 @@ enum { SMX_HAVE_ACCESS = 1, SMX_HAVE_LAYOUT = 2 };
 enum { SMX_ADDR_AT_DS = 1 };	/* the address segment of every kind that has one */
 
 #define SMX_INLINE static inline __attribute__((always_inline))
+#define SMX_SELDOM(condition) __builtin_expect(!!(condition), 0)
 
 /* The first failure of a batch is its result; the open request is dropped. RETURN err. */
 __attribute__((cold)) int smx_sq_failed(struct smx_dv_qp *qp, int err);
@@ -233,11 +234,11 @@ SMX_INLINE bool smx_wr_is_ready(const struct smx_dv_qp *qp, bool allowed)
 }
 
 /* Where it is not: RETURN whether it is after all, now that room was looked for; otherwise the batch has failed. */
-__attribute__((cold)) bool smx_wr_make_ready(struct smx_dv_qp *qp, bool allowed, const char *name);
+bool smx_wr_make_ready(struct smx_dv_qp *qp, bool allowed, const char *name);
 
 SMX_INLINE bool smx_wr_may_build(struct smx_dv_qp *qp, bool allowed, const char *name)
 {
-	return smx_wr_is_ready(qp, allowed) || smx_wr_make_ready(qp, allowed, name);
+	return !SMX_SELDOM(!smx_wr_is_ready(qp, allowed) && !smx_wr_make_ready(qp, allowed, name));
 }
 
 SMX_INLINE bool smx_wr_may_set(struct smx_dv_qp *qp, uint8_t need, const char *name)

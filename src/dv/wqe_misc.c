@@ -25,12 +25,12 @@ void smx_wr_raw_wqe(struct mlx5dv_qp_ex *dv, const void *wqe)
 	memcpy(&user, wqe, sizeof(user));
 	ds = bits_get(from_be32(user.qpn_ds), 5, 0);
 	bb = (ds + SMX_DS_PER_BB - 1) / SMX_DS_PER_BB;
-	if (!ds || bb > raw_bb_max(sq)) {
+	if (!ds || (bb > 1 && bb > raw_bb_max(sq))) {
 		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_RAW_LENGTH, "ds %" PRIu32 ", blocks %" PRIu32
 				    ", the queue takes at most %" PRIu32, ds, bb, raw_bb_max(sq));
 		return;
 	}
-	if (bb > smx_sq_free_bb(sq)) {
+	if (bb > sq->wqe_bb && bb > smx_sq_free_bb(sq)) {
 		(void)smx_sq_refuse_full(qp, bb);
 		return;
 	}
@@ -45,7 +45,10 @@ void smx_wr_raw_wqe(struct mlx5dv_qp_ex *dv, const void *wqe)
 	sq->fm_cache = 0;
 	sq->wr.slot = slot;
 	sq->wr.ctrl = ctrl;
-	smx_sq_write(sq, at, 0, wqe, (size_t)ds * SMX_WQE_DS);
+	if (ds == SMX_DS_PER_BB)
+		memcpy(ctrl, wqe, SMX_WQE_BB);
+	else
+		smx_sq_write(sq, at, 0, wqe, (size_t)ds * SMX_WQE_DS);
 	ctrl->opmod_idx_opcode = to_be32((from_be32(user.opmod_idx_opcode) & 0xff0000ff) |
 					 bits_put(at & 0xffff, 23, 8));
 	smx_wqe_commit(qp, ctrl, ds);
