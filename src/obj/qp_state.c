@@ -365,6 +365,9 @@ bool smx_qp_type_executes(enum smx_qp_type type, uint8_t opcode)
 	case SMX_OP_ATOMIC_MASKED_FA:
 		types = reliable;
 		break;
+	case SMX_OP_TAG_MATCHING:
+		types = TYPE(RC);
+		break;
 	case SMX_OP_MMO:
 		types = TYPE(RC) | TYPE(DCI);
 		break;
