@@ -13,6 +13,7 @@
 
 #include "base/bits.h"
 #include "dev/dev_host.h"
+#include "trace/state_name.h"
 #include "xport/responder.h"
 
 enum { LOG_STREAMS_MAX = 10 };
@@ -323,8 +324,8 @@ int smx_cmd_set_udp_sport(struct smx_dev *dev, struct smx_qp *qp, uint16_t udp_s
 	if (qp->state != IBV_QPS_RTS || (qp->attr.type != SMX_QP_RC && qp->attr.type != SMX_QP_UC))
 		return smx_refuse(
 			log_of(dev), SMX_CHECK_QP_FEATURE_STATE, &where,
-			"the UDP source port can be set on RC and UC in RTS; type %d, state %d",
-			(int)qp->attr.type, (int)qp->state);
+			"the UDP source port can be set on RC and UC in RTS; type %d, state %s",
+			(int)qp->attr.type, smx_state_name(qp->state));
 	qp->path.udp_sport = udp_sport;
 	smx_resp_path(qp);
 	return 0;

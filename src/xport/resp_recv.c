@@ -316,16 +316,17 @@ static bool store_in_receive(struct smx_resp_work *w)
 static bool invalidate(struct smx_resp_work *w)
 {
 	struct smx_where where = recv_where(w->qp, w->c, w->c->ack.dst_qpn);
+	char text[sizeof(w->dev->frame_text)];
 	smx_outcome check;
 
 	if (!w->f->has_invalidate)
 		return true;
-	check = smx_mkey_remote_invalidate(w->dev, w->f->imm, w->pd, w->qp->qpn, &where);
+	check = smx_mkey_remote_invalidate(w->dev, w->f->imm, w->pd, w->qp->qpn, text, sizeof(text));
 	if (!check)
 		return true;
 	complete_error(w->dev, w->qp, w->c, SMX_CHECK_FLUSH_CURRENT, &where);
 	smx_resp_refuse(w, check, (w->c->epsn + w->packets - 1) & SMX_RESP_PSN_MASK,
-			"rkey 0x%08" PRIx32, w->f->imm);
+			"%s", text);
 	return false;
 }
 
