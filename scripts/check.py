@@ -133,6 +133,7 @@ def examples(folder):
 
 def tree():
     report(run('tree', [sys.executable, 'scripts/check_layers.py']))
+    report(run('rdma-core tests', [sys.executable, 'tests/interop/rdma_core_tests.py', 'stale']))
 
 
 def quick():
@@ -145,9 +146,10 @@ def suite():
     folder = build('gcc', 'gcc')
     modules = sorted({line.split('.')[0] for line in
                       (ROOT / 'tests/interop/rdma_core_tests.list').read_text().splitlines()
-                      if line and not line.startswith('#')})
+                      if line.startswith('test_')})
     script = str(ROOT / 'tests/interop/rdma_core_tests.py')
-    run_all([(f'rdma-core {m}', ['/usr/bin/python3', script, str(folder / 'lib'), m], {}) for m in modules])
+    run_all([(f'rdma-core {m}', ['/usr/bin/python3', script, str(folder / 'lib'), m], {})
+             for m in ('names', *modules)])
 
 
 def sanitizers():

@@ -37,6 +37,17 @@ static inline bool t_why(const char *name, uint32_t qpn, const char *file, int l
 	return false;
 }
 
+/* How many of this name since t_why_begin()? */
+__attribute__((unused)) static unsigned int t_why_count(const char *name)
+{
+	struct softmlx5_refusal r;
+	unsigned int count = 0;
+
+	for (unsigned int n = 0; softmlx5_last_refusal(NULL, n, &r) == 0 && r.seq > t_why_mark; n++)
+		count += !strcasecmp(r.name, name);
+	return count;
+}
+
 /* The codes of every check that fails a work request, as src/trace/refusal.def lists them: status, syndrome,
  * vendor, hw. C_ for tables, T_ for arguments. */
 #define C_LOC_LEN		{ IBV_WC_LOC_LEN_ERR, 0x01, 0x68, 0x00 }

@@ -77,6 +77,7 @@ int smx_cmd_destroy_cq(struct smx_dev *dev, struct smx_cq *cq);
 int smx_cmd_create_srq(struct smx_dev *dev, const struct smx_srq_attr *attr, struct smx_srq **srq, uint32_t *srqn);
 int smx_cmd_arm_srq(struct smx_dev *dev, struct smx_srq *srq, uint32_t limit);
 int smx_cmd_query_srq(struct smx_dev *dev, struct smx_srq *srq, uint32_t *limit);
+uint32_t smx_srq_users(const struct smx_srq *srq);	/* queue pairs that receive from it */
 int smx_cmd_destroy_srq(struct smx_dev *dev, struct smx_srq *srq);
 
 /* Queue pairs. DCTs get their number here too; they answer from RTR on. */

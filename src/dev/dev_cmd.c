@@ -150,6 +150,11 @@ int smx_cmd_query_srq(struct smx_dev *dev, struct smx_srq *srq, uint32_t *limit)
 	return 0;
 }
 
+uint32_t smx_srq_users(const struct smx_srq *srq)
+{
+	return srq->users;
+}
+
 int smx_cmd_destroy_srq(struct smx_dev *dev, struct smx_srq *srq)
 {
 	return smx_srq_destroy(dev, srq);

@@ -13,6 +13,7 @@
 
 #include "base/bits.h"
 #include "dev/dev_host.h"
+#include "trace/state_name.h"
 #include "xport/responder.h"
 
 enum { LOG_STREAMS_MAX = 10 };
@@ -42,6 +43,8 @@ static const char *what_is_missing(const struct smx_qp_attr *a)
 		return "it needs a completion queue for receives";
 	if (a->type == SMX_QP_DCT && !a->srq)
 		return "a DCT receives from a shared receive queue, and has none";
+	if (a->srq && a->srq->tags && a->type != SMX_QP_RC)
+		return "only RC receives from a tag matching SRQ";
 	if (a->sq_bb_count && (!is_pow2(a->sq_bb_count) || !a->sq_buf || !a->dbrec || !sends))
 		return "its send queue is malformed";
 	if (a->rq_wqe_count && (!is_pow2(a->rq_wqe_count) || !a->rq_buf || !a->dbrec || !receives))
@@ -96,6 +99,7 @@ static void unnumber(struct smx_dev *dev, struct smx_qp *qp)
 static void free_qp(struct smx_dev *dev, struct smx_qp *qp)
 {
 	smx_req_destroy(qp);
+	smx_rndv_destroy(qp);
 	smx_resp_destroy(qp);
 	unnumber(dev, qp);
 	free(qp);
@@ -134,7 +138,7 @@ int smx_cmd_create_qp(struct smx_dev *dev, const struct smx_qp_attr *attr, struc
 		.dbrec = attr->dbrec, /* SMX_DBREC_RCV is its first word */
 		.wq_signature = attr->wq_signature,
 	};
-	if (smx_req_create(dev, qp) || smx_resp_create(dev, qp)) {
+	if (smx_rndv_create(qp) || smx_req_create(dev, qp) || smx_resp_create(dev, qp)) {
 		free_qp(dev, qp);
 		return smx_refuse(log_of(dev), SMX_CHECK_NO_RESOURCES, NULL,
 				  "no memory for a queue pair");
@@ -236,6 +240,7 @@ static void set_attributes(struct smx_qp *qp, const struct ibv_qp_attr *a, int m
 static void to_reset(struct smx_dev *dev, struct smx_qp *qp)
 {
 	smx_req_reset(qp);
+	smx_rndv_reset(qp);
 	smx_resp_reset(qp);
 	if (qp->attr.type == SMX_QP_DCI)
 		smx_resp_dc_forget_source(dev, qp->qpn);
@@ -319,8 +324,8 @@ int smx_cmd_set_udp_sport(struct smx_dev *dev, struct smx_qp *qp, uint16_t udp_s
 	if (qp->state != IBV_QPS_RTS || (qp->attr.type != SMX_QP_RC && qp->attr.type != SMX_QP_UC))
 		return smx_refuse(
 			log_of(dev), SMX_CHECK_QP_FEATURE_STATE, &where,
-			"the UDP source port can be set on RC and UC in RTS; type %d, state %d",
-			(int)qp->attr.type, (int)qp->state);
+			"the UDP source port can be set on RC and UC in RTS; type %d, state %s",
+			(int)qp->attr.type, smx_state_name(qp->state));
 	qp->path.udp_sport = udp_sport;
 	smx_resp_path(qp);
 	return 0;

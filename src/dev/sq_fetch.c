@@ -283,6 +283,43 @@ static smx_outcome fetch_mmo(struct fetch *f)
 	return SMX_CHECK_NONE;
 }
 
+static smx_outcome fetch_tag(struct fetch *f)
+{
+	struct smx_tag_op *op = &f->out->tag_op;
+	const struct smx_wqe_tag *seg;
+	const struct smx_wqe_data *data;
+	smx_outcome check = need(f, sizeof(*seg) / SMX_WQE_DS, "a tag list operation");
+
+	if (check)
+		return check;
+	if (!f->qp->attr.srq || !f->qp->attr.srq->tags)
+		return refuse(f, SMX_CHECK_WQE_TAG_QUEUE, "opcode 0x%02x, the queue pair has %s", f->out->opcode,
+			      f->qp->attr.srq ? "an SRQ of another type" : "no SRQ");
+	seg = next_block(f, sizeof(*seg));
+	*op = (struct smx_tag_op){
+		.op = seg->op >> 4,
+		.flags = seg->flags,
+		.index = from_be16(seg->index),
+		.sw_count = from_be16(seg->sw_count),
+		.tag = from_be64(seg->tag),
+		.mask = from_be64(seg->mask),
+	};
+	if (op->op > SMX_TAG_OP_REMOVE)
+		return refuse(f, SMX_CHECK_WQE_OPCODE, "tag list operation %u", op->op);
+	if (op->op != SMX_TAG_OP_APPEND)
+		return SMX_CHECK_NONE;
+	check = need(f, 1, "an append with its buffer");
+	if (check)
+		return check;
+	data = next_seg(f);
+	op->sge = (struct smx_sge){
+		.va = from_be64(data->va),
+		.length = from_be32(data->byte_count) & ~SMX_INLINE_SEG,
+		.key = from_be32(data->lkey),
+	};
+	return SMX_CHECK_NONE;
+}
+
 /* Who is addressed: the segment that follows the control segment on UD, DC and XRC. */
 static smx_outcome fetch_address(struct fetch *f)
 {
@@ -455,6 +492,8 @@ smx_outcome smx_sq_fetch(struct smx_dev *dev, struct smx_qp *qp, uint32_t at,
 		return fetch_umr(&f);
 	case SMX_OP_MMO:
 		return fetch_mmo(&f);
+	case SMX_OP_TAG_MATCHING:
+		return fetch_tag(&f);
 	default:
 		return fetch_transport(&f);
 	}

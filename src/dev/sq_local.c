@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* UMR and DMA copy: what a send queue asks of its own device. */
+/* UMR, DMA copy and tag lists: what a send queue asks of its own device. */
 #include "dev/sq_local.h"
 
 #include <assert.h>
+
+#include "obj/tag_list.h"
 
 /* Keys, rights and ranges of both sides are looked at before the first byte is written; memory that is not
  * mapped shows only while copying. No figure of a real device is public. */
@@ -41,6 +43,8 @@ smx_outcome smx_sq_local(struct smx_dev *dev, struct smx_qp *qp, const struct sm
 		return smx_mkey_umr(dev, &req->umr, qp->attr.pd, &where);
 	case SMX_OP_MMO:
 		return copy_memory(dev, qp, req, &where);
+	case SMX_OP_TAG_MATCHING:
+		return smx_tag_execute(dev, qp, &req->tag_op, &where);
 	default:
 		assert(req->opcode == SMX_OP_NOP);
 		return SMX_CHECK_NONE;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The extended poll: start, next, end, and what may be read between. The CQ's lock is held from a successful
  * start to end. */
-#include "dv/cq_parse.h"
+#include "dv/dv_tag.h"
 
 #include <errno.h>
 
@@ -92,7 +92,9 @@ static uint32_t read_vendor_err(struct ibv_cq_ex *ex)
 static unsigned int read_wc_flags(struct ibv_cq_ex *ex)
 {
 	const struct smx_cqe64 *cqe = cq_of(ex)->cur;
-	unsigned int flags = (smx_cqe_flags_rqpn(cqe) >> 28) & 3 ? IBV_WC_GRH : 0;
+	unsigned int flags = cq_of(ex)->cur_tag_flags;
+
+	flags |= (smx_cqe_flags_rqpn(cqe) >> 28) & 3 ? IBV_WC_GRH : 0;
 
 	switch (smx_cqe_op(cqe)) {
 	case SMX_CQE_RESP_WR_IMM:
@@ -101,6 +103,7 @@ static unsigned int read_wc_flags(struct ibv_cq_ex *ex)
 	case SMX_CQE_RESP_SEND_INV:
 		return flags | IBV_WC_WITH_INV;
 	case SMX_CQE_RESP_SEND:
+	case SMX_CQE_NO_PACKET:
 		return flags;
 	default:
 		return 0;
@@ -178,8 +181,13 @@ static uint32_t read_flow_tag(struct ibv_cq_ex *ex)
 
 static void read_tm_info(struct ibv_cq_ex *ex, struct ibv_wc_tm_info *info)
 {
-	(void)ex;
-	*info = (struct ibv_wc_tm_info){ 0 };	/* tag matching is not offered: no message has a tag */
+	const struct smx_cqe64 *cqe = cq_of(ex)->cur;
+	const struct smx_tmh *tmh = (const struct smx_tmh *)(const void *)cqe;
+	bool has = smx_cqe_is_tag(cqe) && !(cqe->op_own & SMX_CQE_INLINE_32);
+
+	/* Of a message that matched; a CQE of another kind has zeros there. */
+	*info = (struct ibv_wc_tm_info){ .tag = has ? from_be64(tmh->tag) : 0,
+					 .priv = has ? from_be32(tmh->app_ctx) : 0 };
 }
 
 int smx_dv_cq_fill_ops(struct smx_dv_cq *cq)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Finds the request that a CQE completes, and frees its place in the queue. */
-#include "dv/cq_parse.h"
+#include "dv/dv_tag.h"
 
 #include "dv/wqe_build.h"
 
@@ -144,6 +144,9 @@ static enum smx_cq_result take_recv(struct smx_dv_cq *cq, const struct smx_cqe64
 enum smx_cq_result smx_cq_take(struct smx_dv_cq *cq, struct smx_cqe64 *cqe, uint64_t *wr_id,
 			       enum ibv_wc_status *status)
 {
+	cq->cur_tag_flags = 0;
+	if (__builtin_expect(cqe->app == SMX_CQE_APP_TAG, 0) && smx_cqe_is_tag(cqe))
+		return smx_cq_take_tag(cq, find_srq(cq, from_be32(cqe->srqn_uidx) & 0xffffff), cqe, wr_id, status);
 	switch (smx_cqe_op(cqe)) {
 	case SMX_CQE_REQ:
 		return take_send(cq, cqe, false, wr_id, status);
@@ -165,6 +168,8 @@ enum smx_cq_result smx_cq_take(struct smx_dv_cq *cq, struct smx_cqe64 *cqe, uint
 
 uint32_t smx_cq_wc_opcode(const struct smx_dv_cq *cq, const struct smx_cqe64 *cqe)
 {
+	if (__builtin_expect(cqe->app == SMX_CQE_APP_TAG, 0) && smx_cqe_is_tag(cqe))
+		return smx_cq_tag_opcode(cqe);
 	switch (smx_cqe_op(cqe)) {
 	case SMX_CQE_RESP_WR_IMM:
 		return IBV_WC_RECV_RDMA_WITH_IMM;

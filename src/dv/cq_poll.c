@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* ibv_poll_cq, arming, and what happens to a completion queue when a queue pair goes or the ring moves. */
-#include "dv/cq_parse.h"
+#include "dv/dv_tag.h"
 
 enum { POLL_FAILED = -2 };	/* as libmlx5 returns it */
 
@@ -58,7 +58,7 @@ static void fill_recv(const struct smx_cqe64 *cqe, struct ibv_wc *wc)
 static void fill(struct smx_dv_cq *cq, const struct smx_cqe64 *cqe, struct ibv_wc *wc)
 {
 	wc->qp_num = smx_cqe_qpn(cqe);
-	wc->wc_flags = 0;
+	wc->wc_flags = cq->cur_tag_flags;
 	switch (smx_cqe_op(cqe)) {
 	case SMX_CQE_REQ_ERR:
 	case SMX_CQE_RESP_ERR:
@@ -153,13 +153,14 @@ static bool is_responder(const struct smx_cqe64 *cqe)
 {
 	uint8_t op = smx_cqe_op(cqe);
 
-	return (op >= SMX_CQE_RESP_WR_IMM && op <= SMX_CQE_RESP_SEND_INV) || op == SMX_CQE_RESP_ERR;
+	return smx_cqe_is_tag(cqe) || (op >= SMX_CQE_RESP_WR_IMM && op <= SMX_CQE_RESP_SEND_INV) ||
+	       op == SMX_CQE_RESP_ERR;
 }
 
 static bool belongs(const struct smx_cqe64 *cqe, uint32_t qpn, const struct smx_dv_srq *srq)
 {
-	if (qpn)
-		return smx_cqe_qpn(cqe) == qpn;
+	if (qpn)	/* a matching list's are the SRQ's, whoever received the message */
+		return smx_cqe_qpn(cqe) == qpn && !smx_cqe_is_tag(cqe);
 	return srq && is_responder(cqe) && (from_be32(cqe->srqn_uidx) & 0xffffff) == srq->srqn;
 }
 

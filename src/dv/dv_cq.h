@@ -12,6 +12,7 @@
 #include "dv/dv_srq.h"
 #include "dv/dv_table.h"
 #include "hw/cqe.h"
+#include "hw/tag.h"
 
 struct smx_dv_cq {
 	struct ibv_cq_ex ex;		/* first: an ibv_cq pointer is also this */
@@ -30,6 +31,7 @@ struct smx_dv_cq {
 	struct smx_cqe64 *cur;
 	struct smx_dv_qp *cur_qp;
 	struct smx_dv_srq *cur_srq;
+	uint32_t cur_tag_flags;		/* IBV_WC_TM_* of cur */
 	uint32_t cur_wc_opcode;		/* enum ibv_wc_opcode of cur where the slot decides it */
 	uint64_t (*wallclock_ns)(struct smx_dv_cq *cq, uint64_t device_ts);
 	/* Called without the lock when the queue was found empty; turns the device. RETURN whether to look again. */

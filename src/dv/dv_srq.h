@@ -9,6 +9,8 @@
 #include "dv/dv_lock.h"
 #include "trace/refusal.h"
 
+struct smx_dv_tags;
+
 struct smx_dv_srq {
 	struct ibv_srq ibv;
 	uint32_t srqn;
@@ -18,6 +20,7 @@ struct smx_dv_srq {
 	uint32_t tail;		/* last of the free list */
 	uint32_t counter;	/* entries ever posted */
 	uint64_t *wr_id;
+	struct smx_dv_tags *tags;	/* dv_tag.h; NULL: it does not match tags */
 	be32 *dbrec;
 	struct smx_dv_lock lock;
 	struct smx_refusal_log *refusals;

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "trace/state_name.h"
+
 enum shape { SHAPE_NONE, SHAPE_SEND, SHAPE_RDMA, SHAPE_ATOMIC, SHAPE_BIND, SHAPE_INVALIDATE };
 
 #define KIND(k) (1u << SMX_DV_##k)
@@ -92,8 +94,9 @@ static int check(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, size_t *inl
 
 	if (!__atomic_load_n(&qp->can_post, __ATOMIC_RELAXED)) {
 		/* libmlx5 answers as if no SGE fitted, so the code is not the rule's own. */
-		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_STATE, "state %d, wr_id 0x%" PRIx64,
-				    (int)__atomic_load_n(&qp->ex.qp_base.state, __ATOMIC_RELAXED), wr->wr_id);
+		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_STATE, "state %s, wr_id 0x%" PRIx64,
+				    smx_state_name(__atomic_load_n(&qp->ex.qp_base.state, __ATOMIC_RELAXED)),
+				    wr->wr_id);
 		return ENOMEM;
 	}
 	if (!smx_sq_may_add(&qp->sq) && !smx_sq_has_room(&qp->sq, 1))

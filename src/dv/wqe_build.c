@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "trace/state_name.h"
+
 /* Its address tells threads apart. */
 static __thread __attribute__((tls_model("initial-exec"))) char this_thread;
 
@@ -230,8 +232,8 @@ int smx_wr_complete(struct ibv_qp_ex *ex)
 		(void)smx_sq_refuse_missing(qp);
 	err = sq->wr.err;
 	if (!__atomic_load_n(&qp->can_post, __ATOMIC_RELAXED))
-		err = SMX_SQ_REFUSE(qp, SMX_CHECK_POST_STATE, "state %d, requests in the batch %u",
-				    (int)__atomic_load_n(&ex->qp_base.state, __ATOMIC_RELAXED),
+		err = SMX_SQ_REFUSE(qp, SMX_CHECK_POST_STATE, "state %s, requests in the batch %u",
+				    smx_state_name(__atomic_load_n(&ex->qp_base.state, __ATOMIC_RELAXED)),
 				    sq->wr.head - sq->head);
 	if (err) {
 		batch_roll_back(sq);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/bits.h"
+#include "hw/tag.h"
 
 static const struct smx_op_info ops[] = {
 	{ "NOP", "no operation", SMX_OP_NOP, 0, { SMX_SEG_RAW } },
@@ -36,7 +37,7 @@ static const struct smx_op_info ops[] = {
 	{ "SET_PSV", "set signature state", SMX_OP_SET_PSV, 0, { SMX_SEG_RAW } },
 	{ "UMR", "user-mode memory registration", SMX_OP_UMR, SMX_OPF_MKEY,
 	  { SMX_SEG_UMR_CTRL, SMX_SEG_MKEY_CTX, SMX_SEG_XLT, SMX_SEG_RAW } },
-	{ "TAG_MATCHING", "tag matching", SMX_OP_TAG_MATCHING, SMX_OPF_OPMOD, { SMX_SEG_RAW } },
+	{ "TAG_MATCHING", "tag matching", SMX_OP_TAG_MATCHING, SMX_OPF_OPMOD, { SMX_SEG_TAG, SMX_SEG_DATA } },
 	{ "FLOW_TBL_ACCESS", "flow table access", 0x2c, SMX_OPF_OPMOD, { SMX_SEG_RAW } },
 	{ "MMO", "memory to memory operation", SMX_OP_MMO, SMX_OPF_OPMOD, { SMX_SEG_MMO_META, SMX_SEG_DATA } },
 };
@@ -76,6 +77,8 @@ uint32_t smx_seg_bytes(enum smx_seg seg)
 		return sizeof(struct smx_wqe_mkey_ctx);
 	case SMX_SEG_MMO_META:
 		return sizeof(struct smx_wqe_mmo_meta);
+	case SMX_SEG_TAG:
+		return sizeof(struct smx_wqe_tag);
 	case SMX_SEG_END:
 	case SMX_SEG_ADDR:
 	case SMX_SEG_ETH:

@@ -20,6 +20,7 @@ enum smx_seg {
 	SMX_SEG_MKEY_CTX,
 	SMX_SEG_XLT,		/* translation entries, as many as the UMR control says */
 	SMX_SEG_MMO_META,
+	SMX_SEG_TAG,
 	SMX_SEG_DATA,		/* to the end: pointers, or one inline segment */
 	SMX_SEG_RAW,		/* to the end: bytes of no public layout */
 };

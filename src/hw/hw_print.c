@@ -10,6 +10,7 @@
 #include "base/bits.h"
 #include "hw/hw_field.h"
 #include "hw/hw_opcode.h"
+#include "hw/tag.h"
 
 /* A WQE being read. end: of what the WQE claims and the caller has. */
 struct reader {
@@ -420,6 +421,27 @@ static void print_mmo_meta(struct reader *r)
 	smx_field(r->t, at + 8, "local_va", "0x%016" PRIx64, from_be64(m->local_va));
 }
 
+static void print_tag(struct reader *r)
+{
+	static const char *const ops[] = { "NOP", "APPEND", "REMOVE" };
+	static const struct smx_bit_name flags[] = { { 7, "CQE_REQ" }, { 6, "SW_COUNT" }, { 0, NULL } };
+	size_t at = r->off;
+	const struct smx_wqe_tag *s = take(r, sizeof(*s), "tag list operation");
+
+	if (!s)
+		return;
+	smx_field(r->t, at, "opcode", "0x%02x  %s", s->op,
+		  s->op >> 4 < (int)SMX_COUNT(ops) ? ops[s->op >> 4] : "of no public meaning");
+	smx_field_bits(r->t, at + 1, "flags", s->flags, 2, flags);
+	smx_field(r->t, at + 2, "index", "%u%s", from_be16(s->index),
+		  s->op >> 4 == SMX_TAG_OP_APPEND ? "  of the next append" : "");
+	smx_field_bytes(r->t, at + 4, "reserved", s->rsvd0, sizeof(s->rsvd0));
+	smx_field(r->t, at + 6, "sw_cnt", "%u", from_be16(s->sw_count));
+	smx_field_bytes(r->t, at + 8, "reserved", s->rsvd1, sizeof(s->rsvd1));
+	smx_field(r->t, at + 16, "append_tag", "0x%016" PRIx64, from_be64(s->tag));
+	smx_field(r->t, at + 24, "append_mask", "0x%016" PRIx64, from_be64(s->mask));
+}
+
 static void print_seg(struct reader *r, enum smx_seg seg)
 {
 	switch (seg) {
@@ -451,6 +473,9 @@ static void print_seg(struct reader *r, enum smx_seg seg)
 		break;
 	case SMX_SEG_MMO_META:
 		print_mmo_meta(r);
+		break;
+	case SMX_SEG_TAG:
+		print_tag(r);
 		break;
 	case SMX_SEG_DATA:
 		print_data(r);

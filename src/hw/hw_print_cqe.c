@@ -8,6 +8,7 @@
 #include "hw/hw_field.h"
 #include "hw/hw_opcode.h"
 #include "hw/hw_print.h"
+#include "hw/tag.h"
 
 const char *smx_cqe_op_name(uint8_t op)
 {
@@ -107,16 +108,58 @@ static void print_imm(struct smx_text *t, uint8_t op, uint32_t v)
 	smx_field(t, 0x24, "imm_inval_pkey", "0x%08" PRIx32 "%s", v, what);
 }
 
+static const char *tag_op_name(uint8_t app_op)
+{
+	static const char *const names[] = {
+		[SMX_CQE_TAG_CONSUMED] = "CONSUMED: a tag matched, its data comes later",
+		[SMX_CQE_TAG_EXPECTED] = "EXPECTED: the data of a match has come",
+		[SMX_CQE_TAG_UNEXPECTED] = "UNEXPECTED: a tag that matched nothing",
+		[SMX_CQE_TAG_NO_TAG] = "NO_TAG",
+		[SMX_CQE_TAG_APPEND] = "APPEND is done",
+		[SMX_CQE_TAG_REMOVE] = "REMOVE is done",
+		[SMX_CQE_TAG_NOP] = "NOP is done",
+		[SMX_CQE_TAG_CONSUMED_SW_RNDV] = "CONSUMED_SW_RNDV: the headers come later",
+		[SMX_CQE_TAG_CONSUMED_MSG] = "CONSUMED_MSG: a tag matched, its data has come",
+		[SMX_CQE_TAG_CONSUMED_MSG_SW_RNDV] = "CONSUMED_MSG_SW_RNDV: software has to fetch the payload",
+		[SMX_CQE_TAG_CANCELED] = "MSG_COMPLETION_CANCELED: the data of a match will not come",
+	};
+
+	return app_op < SMX_COUNT(names) && names[app_op] ? names[app_op] : "of no public meaning";
+}
+
+/* Tag matching puts the message's header, or the result of a list operation, before the rest. */
+static void print_tag_head(struct smx_text *t, const struct smx_cqe64 *c)
+{
+	const struct smx_tag_cqe *done = (const void *)c;
+	const struct smx_tmh *tmh = (const void *)c;
+
+	if (c->app_op >= SMX_CQE_TAG_APPEND && c->app_op <= SMX_CQE_TAG_NOP) {
+		smx_field(t, 0x00, "success", "0x%08" PRIx32, from_be32(done->success));
+		smx_field(t, 0x04, "hw_phase_cnt", "%u", from_be16(done->hw_count));
+		smx_field_bytes(t, 0x06, "reserved", done->rsvd, sizeof(done->rsvd));
+		return;
+	}
+	smx_field(t, 0x00, "tmh.opcode", "0x%02x", tmh->op);
+	smx_field_bytes(t, 0x01, "reserved", tmh->rsvd, sizeof(tmh->rsvd));
+	smx_field(t, 0x04, "tmh.app_ctx", "0x%08" PRIx32, from_be32(tmh->app_ctx));
+	smx_field(t, 0x08, "tmh.tag", "0x%016" PRIx64, from_be64(tmh->tag));
+}
+
 static void print_good_cqe(struct smx_text *t, const struct smx_cqe64 *c, uint8_t op)
 {
 	uint32_t rqpn = from_be32(c->flags_rqpn), sop = from_be32(c->sop_drop_qpn);
+	bool tag = c->app == SMX_CQE_APP_TAG;
 
 	if ((c->op_own & 0x0c) == SMX_CQE_INLINE_32) {
 		smx_field_bytes(t, 0x00, "inline_data", c, 32);
 	} else {
-		smx_field_bytes(t, 0x00, "reserved", c->rsvd0, sizeof(c->rsvd0));
-		smx_field(t, 0x02, "wqe_id", "%u", from_be16(c->wqe_id));
-		smx_field_bytes(t, 0x04, "reserved", c->rsvd4, sizeof(c->rsvd4));
+		if (tag) {
+			print_tag_head(t, c);
+		} else {
+			smx_field_bytes(t, 0x00, "reserved", c->rsvd0, sizeof(c->rsvd0));
+			smx_field(t, 0x02, "wqe_id", "%u", from_be16(c->wqe_id));
+			smx_field_bytes(t, 0x04, "reserved", c->rsvd4, sizeof(c->rsvd4));
+		}
 		smx_field(t, 0x11, "ml_path", "0x%02x", c->ml_path);
 		smx_field_bytes(t, 0x12, "reserved", c->rsvd18, sizeof(c->rsvd18));
 		smx_field(t, 0x16, "slid", "%u", from_be16(c->slid));
@@ -129,8 +172,8 @@ static void print_good_cqe(struct smx_text *t, const struct smx_cqe64 *c, uint8_
 	}
 	smx_field(t, 0x20, "srqn_uidx", "0x%08" PRIx32 "  SRQ number, or user index", from_be32(c->srqn_uidx));
 	print_imm(t, op, from_be32(c->imm_inval_pkey));
-	smx_field(t, 0x28, "app", "0x%02x", c->app);
-	smx_field(t, 0x29, "app_op", "0x%02x", c->app_op);
+	smx_field(t, 0x28, "app", "0x%02x%s", c->app, tag ? "  tag matching" : "");
+	smx_field(t, 0x29, "app_op", "0x%02x%s%s", c->app_op, tag ? "  " : "", tag ? tag_op_name(c->app_op) : "");
 	smx_field(t, 0x2a, "app_info", "0x%04x", from_be16(c->app_info));
 	smx_field(t, 0x2c, "byte_cnt", "%" PRIu32, from_be32(c->byte_cnt));
 	smx_field(t, 0x30, "timestamp", "0x%016" PRIx64, from_be64(c->timestamp));

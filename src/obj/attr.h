@@ -32,6 +32,7 @@ enum {
 	SMX_MAX_MKEY = SMX_MAX_MR + SMX_MAX_MW + (1 << 22),	/* with indirect keys and the driver's own */
 	SMX_MAX_PD = 1 << 20,
 	SMX_MAX_RD_ATOMIC = 16,
+	SMX_MAX_TAGS = 127,		/* of a tag matching SRQ; one entry of the list stays free */
 };
 
 /* What a pure machine cannot do itself. Callbacks run inside device calls and must not call back in. */
@@ -91,7 +92,8 @@ struct smx_srq_attr {
 	void *dbrec;		/* one 32-bit word: number of entries ever posted, low 16 bits */
 	struct smx_pd *pd;
 	struct smx_xrcd *xrcd;	/* XRC SRQ, with cq */
-	struct smx_cq *cq;
+	struct smx_cq *cq;	/* where its receives complete; NULL: in that of each queue pair */
+	uint32_t tag_count;	/* tag matching SRQ, with cq: entries of its list, a power of two; 0: it is none */
 	uint32_t limit;
 	void *cookie;
 };

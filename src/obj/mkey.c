@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { MAX_ENTRIES = 1 << 20 };
@@ -204,17 +205,17 @@ static smx_outcome invalidate_check(const struct smx_mkey *mkey, uint32_t key,
 }
 
 smx_outcome smx_mkey_remote_invalidate(struct smx_dev *dev, uint32_t key, const struct smx_pd *pd,
-				       uint32_t qpn, const struct smx_where *where)
+				       uint32_t qpn, char *text, size_t len)
 {
 	struct smx_mkey *mkey = smx_idmap_get(&dev->mkeys, key >> 8);
 	smx_outcome check = invalidate_check(mkey, key, pd, qpn);
 
 	if (check) {
-		smx_refuse(log_of(dev), check, where,
-			   "rkey 0x%" PRIx32 " to invalidate; key there 0x%" PRIx32 " pd 0x%" PRIx32
-			   " qpn 0x%" PRIx32 ", asked with pd 0x%" PRIx32 " qpn 0x%" PRIx32,
-			   key, mkey ? mkey->key : 0, mkey ? mkey->attr.pd->pdn : 0,
-			   mkey ? mkey->qpn : 0, pd->pdn, qpn);
+		snprintf(text, len,
+			 "rkey 0x%" PRIx32 " to invalidate; key there 0x%" PRIx32 " pd 0x%" PRIx32
+			 " qpn 0x%" PRIx32 ", asked with pd 0x%" PRIx32 " qpn 0x%" PRIx32,
+			 key, mkey ? mkey->key : 0, mkey ? mkey->attr.pd->pdn : 0,
+			 mkey ? mkey->qpn : 0, pd->pdn, qpn);
 		return check;
 	}
 	mkey->free = true;

@@ -50,8 +50,9 @@ struct smx_umr {
 smx_outcome smx_mkey_umr(struct smx_dev *dev, const struct smx_umr *umr, const struct smx_pd *pd,
 			 const struct smx_where *where);
 
-/* SEND with invalidate, at the responder. */
+/* SEND with invalidate, at the responder. Where it is refused, text has the values: the requester is the one who
+ * records them. */
 smx_outcome smx_mkey_remote_invalidate(struct smx_dev *dev, uint32_t key, const struct smx_pd *pd,
-				       uint32_t qpn, const struct smx_where *where);
+				       uint32_t qpn, char *text, size_t len);
 
 #endif

@@ -3,12 +3,23 @@
 #ifndef SMX_OBJ_QP_H
 #define SMX_OBJ_QP_H
 
+#include "hw/tag.h"
 #include "obj/cq.h"
 #include "obj/dma.h"
 #include "obj/srq.h"
 
 struct smx_requester;	/* xport/requester.h */
 struct smx_responder;	/* xport/responder.h */
+struct smx_rndv;	/* xport/resp_tag.c */
+
+/* An operation on the list of a tag matching SRQ. */
+struct smx_tag_op {
+	uint8_t op;			/* enum smx_tag_op_code */
+	uint8_t flags;			/* SMX_TAG_* */
+	uint16_t index, sw_count;
+	uint64_t tag, mask;
+	struct smx_sge sge;		/* append: its buffer, length 0 for none */
+};
 
 /* A send WQE, decoded and validated as far as its format goes. */
 struct smx_send_req {
@@ -24,6 +35,7 @@ struct smx_send_req {
 	uint32_t rkey;
 	struct smx_atomic atomic;
 	struct smx_umr umr;
+	struct smx_tag_op tag_op;
 	struct smx_wqe_klm umr_entry[SMX_WQE_DS_MAX];
 	uint64_t length;		/* bytes that sge names together */
 	uint32_t sge_count;
@@ -82,6 +94,7 @@ struct smx_qp {
 	bool blocked;			/* on dev->blocked */
 	struct smx_qp *blocked_next;
 	uint32_t dc_nonce;		/* DCI: of its connections since RESET */
+	struct smx_rndv *rndv;		/* it fetches the payload of rendezvous by itself; see xport/resp_tag.c */
 	struct smx_dev *dev;
 };
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "base/bits.h"
+#include "trace/state_name.h"
 
 enum {
 	STATE = IBV_QP_STATE,
@@ -186,11 +187,6 @@ static const struct transition *const table[STATES][STATES] = {
 	[IBV_QPS_ERR] = { [IBV_QPS_RESET] = &to_reset, [IBV_QPS_ERR] = &to_reset },
 };
 
-static const char *const state_names[STATES] = {
-	[IBV_QPS_RESET] = "RESET", [IBV_QPS_INIT] = "INIT", [IBV_QPS_RTR] = "RTR", [IBV_QPS_RTS] = "RTS",
-	[IBV_QPS_SQD] = "SQD", [IBV_QPS_SQE] = "SQE", [IBV_QPS_ERR] = "ERR",
-};
-
 static const char *const type_names[TYPES] = {
 	[SMX_QP_RC] = "RC", [SMX_QP_UC] = "UC", [SMX_QP_UD] = "UD", [SMX_QP_XRC_INI] = "XRC_SEND",
 	[SMX_QP_XRC_TGT] = "XRC_RECV", [SMX_QP_DCI] = "DCI", [SMX_QP_DCT] = "DCT",
@@ -248,18 +244,18 @@ static int check_mask(struct smx_dev *dev, const struct smx_qp *qp, enum ibv_qp_
 	t = (unsigned int)to < STATES ? table[qp->state][to] : NULL;
 	if (!t || !(t->types & (1u << type)))
 		return smx_refuse(dev->attr.env.refusals, SMX_CHECK_QP_STATE, &where,
-				  "%s queue pair from %s to %s", type_names[type], state_names[qp->state],
-				  (unsigned int)to < STATES ? state_names[to] : "an unknown state");
+				  "%s queue pair from %s to %s", type_names[type], smx_state_name(qp->state),
+				  smx_state_name((unsigned int)to));
 	missing = t->required[type] & ~mask;
 	if (missing)
 		return smx_refuse(dev->attr.env.refusals, SMX_CHECK_QP_ATTR_MISSING, &where,
-				  "%s %s to %s needs also %s", type_names[type], state_names[qp->state],
-				  state_names[to], mask_text(missing, names, sizeof(names)));
+				  "%s %s to %s needs also %s", type_names[type], smx_state_name(qp->state),
+				  smx_state_name(to), mask_text(missing, names, sizeof(names)));
 	extra = mask & ~(t->required[type] | t->optional[type] | STATE);
 	if (extra)
 		return smx_refuse(dev->attr.env.refusals, SMX_CHECK_QP_ATTR_EXTRA, &where,
-				  "%s %s to %s does not take %s", type_names[type], state_names[qp->state],
-				  state_names[to], mask_text(extra, names, sizeof(names)));
+				  "%s %s to %s does not take %s", type_names[type], smx_state_name(qp->state),
+				  smx_state_name(to), mask_text(extra, names, sizeof(names)));
 	return 0;
 }
 
@@ -304,8 +300,8 @@ static int check_values(struct smx_dev *dev, const struct smx_qp *qp, const stru
 
 	if ((mask & CUR) && attr->cur_qp_state != qp->state)
 		return smx_refuse(dev->attr.env.refusals, SMX_CHECK_QP_ATTR_VALUE, &where,
-				  "cur_qp_state %d, the queue pair is in %s", (int)attr->cur_qp_state,
-				  state_names[qp->state]);
+				  "cur_qp_state %s, the queue pair is in %s", smx_state_name(attr->cur_qp_state),
+				  smx_state_name(qp->state));
 	if ((mask & MTU) && (128u << attr->path_mtu) > dev->attr.mtu_bytes)
 		return smx_refuse(dev->attr.env.refusals, SMX_CHECK_QP_ATTR_VALUE, &where,
 				  "path_mtu %u bytes, the port's active_mtu is %" PRIu32,
@@ -364,6 +360,9 @@ bool smx_qp_type_executes(enum smx_qp_type type, uint8_t opcode)
 	case SMX_OP_ATOMIC_MASKED_CS:
 	case SMX_OP_ATOMIC_MASKED_FA:
 		types = reliable;
+		break;
+	case SMX_OP_TAG_MATCHING:
+		types = TYPE(RC);
 		break;
 	case SMX_OP_MMO:
 		types = TYPE(RC) | TYPE(DCI);

@@ -12,6 +12,7 @@
 
 #include "base/bits.h"
 #include "obj/cq.h"
+#include "obj/tag_list.h"
 
 enum {
 	SRQ_WQE_MAX = SMX_MAX_SRQ_WR + 1,
@@ -35,7 +36,9 @@ static int check_attr(struct smx_dev *dev, const struct smx_srq_attr *attr)
 	else if (!is_pow2(attr->stride_bytes) || attr->stride_bytes < 32 ||
 		 attr->stride_bytes > SRQ_STRIDE_MAX)
 		missing = "its stride is out of range";
-	else if (!attr->pd || (attr->xrcd && !attr->cq))
+	else if (attr->tag_count && (!is_pow2(attr->tag_count) || attr->tag_count > SMX_MAX_TAGS + 1 || attr->xrcd))
+		missing = "its matching list is out of range";
+	else if (!attr->pd || ((attr->xrcd || attr->tag_count) && !attr->cq))
 		missing = "its protection domain or completion queue is missing";
 	if (!missing)
 		return 0;
@@ -52,7 +55,11 @@ int smx_srq_create(struct smx_dev *dev, const struct smx_srq_attr *attr, struct 
 	if (err)
 		return err;
 	srq = calloc(1, sizeof(*srq));
-	if (!srq || smx_idmap_add(&dev->srqs, srq, &srq->srqn)) {
+	if (srq && attr->tag_count)
+		srq->tags = smx_tag_list_create(attr->tag_count);
+	if (!srq || (attr->tag_count && !srq->tags) || smx_idmap_add(&dev->srqs, srq, &srq->srqn)) {
+		if (srq)
+			free(srq->tags);
 		free(srq);
 		return smx_refuse(log_of(dev), SMX_CHECK_NO_RESOURCES, NULL,
 				  "shared receive queues in use %" PRIu32 " of %" PRIu32,
@@ -85,6 +92,7 @@ int smx_srq_destroy(struct smx_dev *dev, struct smx_srq *srq)
 		srq->attr.xrcd->users--;
 	if (srq->attr.cq)
 		srq->attr.cq->users--;
+	free(srq->tags);
 	free(srq);
 	return 0;
 }

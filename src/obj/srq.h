@@ -7,10 +7,13 @@
 
 enum { SMX_RECV_SGE_MAX = 64 };
 
+struct smx_tag_list;		/* obj/tag_list.h */
+
 struct smx_srq {
 	struct smx_srq_attr attr;
 	uint32_t srqn;
 	uint32_t users;
+	struct smx_tag_list *tags;	/* tag matching SRQ, else NULL */
 	uint16_t taken;		/* WQEs taken, modulo 65536 like the doorbell record */
 	uint16_t next;		/* index of the next WQE to take, from the list */
 	bool limit_armed;

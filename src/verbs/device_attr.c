@@ -18,6 +18,8 @@ enum {
 	PORT_PHYS_LINK_UP = 5,
 	PORT_WIDTH_4X = 2,
 	PORT_SPEED_NDR = 128,		/* 100 Gb/s a lane */
+	MAX_QP_WR = 32768,
+	MAX_RNDV_BYTES = 64,		/* of a rendezvous message with its headers */
 	HCA_CLOCK_KHZ = 1000000,	/* the device counts nanoseconds */
 };
 
@@ -32,7 +34,7 @@ static void fill_basic(struct ibv_device_attr *a)
 		.vendor_id = SMX_VENDOR_ID,
 		.vendor_part_id = SMX_PART_ID,
 		.max_qp = SMX_MAX_QP,
-		.max_qp_wr = 32768,
+		.max_qp_wr = MAX_QP_WR,
 		.device_cap_flags = IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
 				    IBV_DEVICE_XRC | IBV_DEVICE_MEM_WINDOW |
 				    IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS,
@@ -77,6 +79,13 @@ static int query_device_ex(struct ibv_context *context,
 				.ud_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV |
 					       IBV_ODP_SUPPORT_SRQ_RECV,
 			},
+		},
+		.tm_caps = {
+			.max_rndv_hdr_size = MAX_RNDV_BYTES,
+			.max_num_tags = SMX_MAX_TAGS,
+			.flags = IBV_TM_CAP_RC,
+			.max_ops = MAX_QP_WR,
+			.max_sge = 1,
 		},
 		.completion_timestamp_mask = UINT64_MAX >> 1,
 		.hca_core_clock = HCA_CLOCK_KHZ,

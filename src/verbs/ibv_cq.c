@@ -300,7 +300,10 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
 	};
 	struct ibv_cq_ex *ex = smx_vcq_create(context, &attr, 0);
 
-	return ex ? ibv_cq_ex_to_cq(ex) : NULL;
+	if (!ex)
+		return NULL;
+	vcq_of(ibv_cq_ex_to_cq(ex))->basic = true;
+	return ibv_cq_ex_to_cq(ex);
 }
 
 /* ---- changing, destroying ---- */

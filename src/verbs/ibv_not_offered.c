@@ -114,13 +114,6 @@ static int destroy_rwq_ind_table(struct ibv_rwq_ind_table *table)
 	return smx_not_offered("ibv_destroy_rwq_ind_table");
 }
 
-static int post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ibv_ops_wr **bad_op)
-{
-	(void)srq;
-	*bad_op = op;
-	return smx_not_offered("ibv_post_srq_ops");
-}
-
 void smx_ops_not_offered(struct verbs_context *v)
 {
 	v->ibv_create_flow = create_flow;
@@ -137,7 +130,6 @@ void smx_ops_not_offered(struct verbs_context *v)
 	v->destroy_wq = destroy_wq;
 	v->create_rwq_ind_table = create_rwq_ind_table;
 	v->destroy_rwq_ind_table = destroy_rwq_ind_table;
-	v->post_srq_ops = post_srq_ops;
 }
 
 /* ---- exported functions, rdma-core 57 to 65 ---- */

@@ -270,7 +270,12 @@ static int plan_srq(struct smx_qp_plan *p)
 	if (p->attr->srq->context != p->context)
 		return smx_refuse(smx_refusals(), SMX_CHECK_OBJECT_ARG, NULL,
 				  "the SRQ is of another context");
-	if (srq->type != IBV_SRQT_BASIC)
+	if (srq->type == IBV_SRQT_TM && p->type != SMX_QP_RC)
+		return smx_refuse(smx_refusals(), SMX_CHECK_OBJECT_ARG, NULL,
+				  "SRQ 0x%x matches tags, which is offered on RC (tm_caps.flags);"
+				  " qp_type is %d",
+				  srq->dv.srqn, (int)p->attr->qp_type);
+	if (srq->type == IBV_SRQT_XRC)
 		return smx_refuse(smx_refusals(), SMX_CHECK_OBJECT_ARG, NULL,
 				  "SRQ 0x%x is of type %d; the XRC type is"
 				  " named by messages, not by queue pairs",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Shared receive queues, basic and XRC. */
+/* Shared receive queues: basic, XRC and tag matching. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +39,7 @@ static void release(struct smx_vsrq *vsrq)
 	smx_queue_free(vsrq->pd, vsrq->buf, vsrq->buf_bytes, MLX5DV_RES_TYPE_SRQ);
 	smx_queue_free(vsrq->pd, vsrq->dbrec_mem, 8, MLX5DV_RES_TYPE_DBR);
 	free(vsrq->dv.wr_id);
+	smx_dv_tags_free(vsrq->dv.tags);
 	free(vsrq);
 }
 
@@ -51,6 +52,7 @@ static int make_device_srq(struct smx_vsrq *vsrq)
 		.dbrec = vsrq->dbrec_mem,
 		.pd = vsrq->pd->dev,
 		.xrcd = vsrq->xrcd ? ((struct smx_vxrcd *)(void *)vsrq->xrcd)->dev : NULL,
+		.tag_count = vsrq->tag_count,
 		.cq = vsrq->cq ? ((struct smx_vcq *)(void *)vsrq->cq)->dev : NULL,
 		.cookie = vsrq,
 	};
@@ -121,10 +123,12 @@ static struct ibv_srq *create(struct ibv_context *context, struct ibv_srq_init_a
 	}
 	vsrq->pd = smx_vpd_of(attr->pd);
 	vsrq->type = type;
-	if (type == IBV_SRQT_XRC) {
+	if (type == IBV_SRQT_XRC)
 		vsrq->xrcd = attr->xrcd;
+	if (type == IBV_SRQT_TM)
+		vsrq->tag_count = (uint32_t)pow2_ceil((uint64_t)attr->tm_cap.max_num_tags + 1);
+	if (type != IBV_SRQT_BASIC)
 		vsrq->cq = attr->cq;
-	}
 	err = make(vsrq, context, sizes);
 	if (err) {
 		release(vsrq);
@@ -151,6 +155,83 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr
 	return create(pd->context, &ex, IBV_SRQT_BASIC, &attr->attr);
 }
 
+/* ---- tag matching ---- */
+
+/* The queue pair that list operations are posted to is connected to itself; nothing is ever sent over it. */
+static int connect_to_itself(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = {
+		.port_num = 1,
+		.path_mtu = IBV_MTU_256,
+		.dest_qp_num = qp->qp_num,
+		.ah_attr = { .is_global = 1, .port_num = 1 },
+	};
+	int err = ibv_query_gid(qp->context, 1, 0, &attr.ah_attr.grh.dgid);
+
+	attr.qp_state = IBV_QPS_INIT;
+	if (!err)
+		err = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	attr.qp_state = IBV_QPS_RTR;
+	if (!err)
+		err = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+					       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	attr.qp_state = IBV_QPS_RTS;
+	if (!err)
+		err = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+					       IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+	return err;
+}
+
+static int make_tags(struct smx_vsrq *vsrq, const struct ibv_srq_init_attr_ex *attr)
+{
+	struct ibv_qp_init_attr init = {
+		.send_cq = attr->cq,
+		.recv_cq = attr->cq,
+		.srq = &vsrq->dv.ibv,
+		.cap = { .max_send_wr = attr->tm_cap.max_ops, .max_send_sge = 1 },
+		.qp_type = IBV_QPT_RC,
+	};
+	int err;
+
+	vsrq->cmd = ibv_create_qp(attr->pd, &init);
+	if (!vsrq->cmd)
+		return errno;
+	err = connect_to_itself(vsrq->cmd);
+	if (err)
+		return err;
+	vsrq->dv.tags = smx_dv_tags_create(smx_dv_qp_of(vsrq->cmd), attr->tm_cap.max_num_tags);
+	return vsrq->dv.tags ? 0 : ENOMEM;
+}
+
+static struct ibv_srq *create_tm(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
+{
+	struct ibv_srq *srq = create(context, attr, IBV_SRQT_TM, &attr->attr);
+	int err = srq ? make_tags(vsrq_of(srq), attr) : 0;
+
+	if (!err)
+		return srq;
+	ibv_destroy_srq(srq);
+	errno = err;
+	return NULL;
+}
+
+static const char *bad_tm(const struct ibv_srq_init_attr_ex *attr)
+{
+	const uint32_t needed = IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM;
+	struct ibv_device_attr limit;
+
+	ibv_query_device(attr->pd->context, &limit);
+	if ((attr->comp_mask & needed) != needed || !attr->cq)
+		return "a tag matching queue needs a completion queue and tm_cap";
+	if (((const struct smx_vcq *)(const void *)attr->cq)->basic)
+		return "a tag matching queue needs a completion queue of ibv_create_cq_ex";
+	if (!attr->tm_cap.max_num_tags || attr->tm_cap.max_num_tags > SMX_MAX_TAGS)
+		return "tm_cap.max_num_tags is 0 or beyond the device's";
+	if (!attr->tm_cap.max_ops || attr->tm_cap.max_ops > (uint32_t)limit.max_qp_wr)
+		return "tm_cap.max_ops is 0 or beyond the device's";
+	return NULL;
+}
+
 static struct ibv_srq *create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
 {
 	enum ibv_srq_type type =
@@ -158,26 +239,24 @@ static struct ibv_srq *create_srq_ex(struct ibv_context *context, struct ibv_srq
 	const uint32_t xrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
 	const char *why = NULL;
 
-	if (type == IBV_SRQT_TM) {
-		smx_not_offered("ibv_create_srq_ex with tag matching");
-		return NULL;
-	}
 	if (attr->comp_mask & ~(uint32_t)(IBV_SRQ_INIT_ATTR_RESERVED - 1))
 		why = "comp_mask has bits that are not known";
 	else if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd)
 		why = "a protection domain is needed";
-	else if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC)
+	else if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC && type != IBV_SRQT_TM)
 		why = "the type is not known";
 	else if (type == IBV_SRQT_XRC &&
 		 ((attr->comp_mask & xrc) != xrc || !attr->xrcd || !attr->cq))
 		why = "an XRC queue needs an XRC domain and a completion queue";
+	else if (type == IBV_SRQT_TM)
+		why = bad_tm(attr);
 	if (why) {
 		errno = smx_refuse(smx_refusals(), SMX_CHECK_OBJECT_ARG, NULL,
 				   "shared receive queue of type %d comp_mask 0x%x: %s", (int)type,
 				   attr->comp_mask, why);
 		return NULL;
 	}
-	return create(context, attr, type, &attr->attr);
+	return type == IBV_SRQT_TM ? create_tm(context, attr) : create(context, attr, type, &attr->attr);
 }
 
 int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
@@ -227,8 +306,19 @@ int ibv_destroy_srq(struct ibv_srq *srq)
 {
 	struct smx_vsrq *vsrq = vsrq_of(srq);
 	struct ibv_context *context = srq->context;
+	uint32_t users;
 	int err;
 
+	if (vsrq->cmd) {
+		smx_engine_lock();
+		users = smx_srq_users(vsrq->dev);
+		smx_engine_unlock();
+		if (users > 1)
+			return smx_refuse(smx_refusals(), SMX_CHECK_OBJECT_BUSY, NULL,
+					  "SRQ 0x%x is used by %u queue pairs", vsrq->dv.srqn, users - 1);
+		ibv_destroy_qp(vsrq->cmd);
+		vsrq->cmd = NULL;
+	}
 	smx_engine_ring_drain(&vsrq->ring);
 	smx_engine_lock();
 	err = smx_cmd_destroy_srq(smx_engine_dev(), vsrq->dev);
@@ -252,6 +342,7 @@ void smx_ops_srq(struct verbs_context *v)
 {
 	v->create_srq_ex = create_srq_ex;
 	v->get_srq_num = get_srq_num;
+	v->post_srq_ops = smx_dv_post_srq_ops;
 	v->context.ops.post_srq_recv = smx_dv_post_srq_recv;
 	smx_ops_xrcd(v);
 }

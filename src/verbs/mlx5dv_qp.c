@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "base/bits.h"
+#include "trace/state_name.h"
 #include "verbs/ibv_qp_plan.h"
 
 struct ibv_qp *mlx5dv_create_qp(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
@@ -37,8 +38,8 @@ int mlx5dv_modify_qp_udp_sport(struct ibv_qp *qp, uint16_t udp_sport)
 	if ((qp->qp_type != IBV_QPT_RC && qp->qp_type != IBV_QPT_UC) || qp->state != IBV_QPS_RTS)
 		return errno = smx_refuse(smx_refusals(), SMX_CHECK_QP_FEATURE_STATE, &at,
 					  "mlx5dv_modify_qp_udp_sport needs RC or UC"
-					  " in RTS; qp_type %d, state %d",
-					  (int)qp->qp_type, (int)qp->state);
+					  " in RTS; qp_type %d, state %s",
+					  (int)qp->qp_type, smx_state_name(qp->state));
 	smx_engine_lock();
 	rc = smx_cmd_set_udp_sport(smx_engine_dev(), vqp->dev, udp_sport);
 	smx_engine_unlock();
@@ -54,8 +55,8 @@ int mlx5dv_dci_stream_id_reset(struct ibv_qp *qp, uint16_t stream_id)
 	if (qp->state != IBV_QPS_RTS)
 		return errno = smx_refuse(smx_refusals(), SMX_CHECK_QP_FEATURE_STATE, &at,
 					  "mlx5dv_dci_stream_id_reset needs RTS,"
-					  " state is %d",
-					  (int)qp->state);
+					  " the state is %s",
+					  smx_state_name(qp->state));
 	if (vqp->dev_type != SMX_QP_DCI)
 		return errno = smx_refuse(smx_refusals(), SMX_CHECK_OBJECT_ARG, &at,
 					  "mlx5dv_dci_stream_id_reset needs a DCI, qp_type is"

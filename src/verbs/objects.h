@@ -12,6 +12,7 @@
 #include "dv/dv_cq.h"
 #include "dv/dv_qp.h"
 #include "dv/dv_srq.h"
+#include "dv/dv_tag.h"
 #include "dv/dv_table.h"
 #include "verbs/engine.h"
 
@@ -116,6 +117,7 @@ struct smx_vcq {
 	void *dbrec_mem;
 	uint32_t comp_events, async_events;	/* delivered to get_cq_event / get_async_event */
 	uint32_t cqe_bytes;
+	bool basic;			/* of ibv_create_cq: it has no extended poll */
 	bool dv_owned;			/* mlx5dv_init_obj gave it away: the program consumes, dv.ci is stale */
 	bool watched;			/* and may arm it: smx_engine_watch_cq */
 };
@@ -133,6 +135,8 @@ struct smx_vsrq {
 	uint32_t async_events;
 	void *dbrec_mem;
 	struct ibv_srq_attr attr;	/* as granted */
+	uint32_t tag_count;		/* of the device's matching list; 0: none */
+	struct ibv_qp *cmd;		/* tag matching: what ibv_post_srq_ops posts to */
 };
 
 struct smx_vxrcd {

@@ -166,6 +166,8 @@ void smx_comp_done(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester 
 
 	/* Before the CQE is written: the program may post into the room as soon as it sees it. */
 	smx_sq_retire(qp, st);
+	if (qp->rndv)
+		smx_rndv_completed(dev, qp, at, bytes, false);
 	if (!(fm_ce_se & SMX_CTRL_CQ_UPDATE))
 		return;
 	cqe = (struct smx_cqe64){
@@ -445,7 +447,8 @@ static bool scatter(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester
 	uint64_t done = 0, fits;
 	smx_outcome check;
 
-	smx_walk_list(dst, dev, qp->attr.pd, qp->qpn, SMX_DMA_SCATTER, req->sge, req->sge_count);
+	smx_walk_list(dst, dev, qp->rndv ? qp->attr.srq->attr.pd : qp->attr.pd, qp->qpn, SMX_DMA_SCATTER, req->sge,
+		      req->sge_count);
 	check = off ? smx_walk_skip(dst, off, &fault) : SMX_CHECK_NONE;
 	if (check == SMX_CHECK_NONE) {
 		/* Packet by packet, as the responder's checks: one that does not fit writes nothing. */

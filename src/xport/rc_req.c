@@ -16,7 +16,7 @@ enum step { STEP_ON, STEP_STALL, STEP_FULL };
 static bool is_local(uint8_t opcode)
 {
 	return opcode == SMX_OP_NOP || opcode == SMX_OP_UMR || opcode == SMX_OP_LOCAL_INVAL ||
-	       opcode == SMX_OP_MMO;
+	       opcode == SMX_OP_MMO || opcode == SMX_OP_TAG_MATCHING;
 }
 
 static bool is_send(uint8_t opcode)

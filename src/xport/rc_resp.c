@@ -67,6 +67,8 @@ void smx_resp_reset(struct smx_qp *qp)
 		return;
 	smx_resp_dc_forget(r);
 	if (r->one)
+		smx_resp_tag_forget(qp, r->one);
+	if (r->one)
 		smx_resp_ctx_init(qp, r->one, 0);
 	r->established = false;
 	r->flushed = false;
@@ -99,6 +101,7 @@ void smx_resp_ctx_init(const struct smx_qp *qp, struct smx_resp_ctx *c, uint32_t
 	c->message = SMX_RESP_NO_MESSAGE;
 	c->replay_at = 0;
 	c->has_recv = false;
+	c->tag.state = SMX_RESP_TAG_NO_LIST;
 	memset(c->replay, 0, sizeof(c->replay));
 	c->ack = (struct smx_frame){
 		.transport = transport_of(qp->attr.type),

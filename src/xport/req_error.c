@@ -18,6 +18,7 @@ static void flush_oldest(struct smx_dev *dev, struct smx_qp *qp, struct smx_requ
 			 smx_outcome root)
 {
 	struct smx_where where = smx_req_where(qp, st->oldest);
+	uint32_t at = st->oldest;
 
 	if (check == SMX_CHECK_FLUSH_BEHIND)
 		qp->flushed++;
@@ -26,7 +27,10 @@ static void flush_oldest(struct smx_dev *dev, struct smx_qp *qp, struct smx_requ
 			   "%" PRIu32 " blocks of requests were outstanding",
 			   qp->sq.pi - qp->sq.ci);
 	smx_sq_retire(qp, st);
-	smx_cq_put_flush(dev, qp->attr.send_cq, check, root, &where, qp->attr.user_index);
+	if (qp->rndv)
+		smx_rndv_completed(dev, qp, at, 0, true);
+	else
+		smx_cq_put_flush(dev, qp->attr.send_cq, check, root, &where, qp->attr.user_index);
 }
 
 void smx_req_flush_stream(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st)
@@ -101,6 +105,7 @@ void smx_req_fail(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *
 		  smx_outcome check)
 {
 	struct smx_where where = smx_req_where(qp, st->oldest);
+	uint32_t at = st->oldest;
 
 	assert(check != SMX_CHECK_NONE);
 	assert(st->has_oldest);
@@ -108,7 +113,10 @@ void smx_req_fail(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *
 	qp->root = check;
 	qp->errored = true;
 	smx_sq_retire(qp, st);
-	smx_cq_put_error(dev, qp->attr.send_cq, check, &where, qp->attr.user_index);
+	if (qp->rndv)
+		smx_rndv_completed(dev, qp, at, 0, true);
+	else
+		smx_cq_put_error(dev, qp->attr.send_cq, check, &where, qp->attr.user_index);
 
 	if (qp->attr.type == SMX_QP_DCI && !is_whole_queue(check)) {
 		stream_to_error(dev, qp, st, check);

@@ -191,6 +191,9 @@ void smx_req_flush_all(struct smx_dev *dev, struct smx_qp *qp, bool current);
 /* Takes everything off: waits, lists, counters of retries. */
 void smx_req_stop_stream(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st);
 
+/* resp_tag.c: a WQE at the block counter at of the device's own queue is done. */
+void smx_rndv_completed(struct smx_dev *dev, struct smx_qp *qp, uint32_t at, uint32_t bytes, bool failed);
+
 /* ud_req.c, dc_req.c: the address of a request, from its address vector. */
 smx_outcome smx_ud_address(struct smx_dev *dev, struct smx_qp *qp, const struct smx_send_req *req,
 			   struct smx_frame *f);

@@ -16,7 +16,7 @@ enum { GRH_BYTES = 40, IPV4_BYTES = 20, PROTO_UDP = 17 };
 
 static struct smx_cq *recv_cq(const struct smx_qp *qp, const struct smx_resp_ctx *c)
 {
-	return qp->attr.type == SMX_QP_XRC_TGT ? c->recv_srq->attr.cq : qp->attr.recv_cq;
+	return c->recv_srq && c->recv_srq->attr.cq ? c->recv_srq->attr.cq : qp->attr.recv_cq;
 }
 
 /* Receives from a shared queue may write to the queue's protection domain, whoever receives. */
@@ -79,7 +79,10 @@ void smx_resp_complete(struct smx_resp_work *w, uint64_t bytes, const void *inli
 					 bits_put(f->src_qpn, 23, 0));
 	else if (qp->attr.type == SMX_QP_DCT)
 		cqe.flags_rqpn = to_be32(bits_put(f->sl, 27, 24) | bits_put(f->src_qpn, 23, 0));
+	if (c->tag.state)
+		smx_resp_tag_mark(c, &cqe);
 	w->c->has_recv = false;
+	w->c->tag.state = SMX_RESP_TAG_NO_LIST;
 	if (!smx_cq_put(w->dev, recv_cq(qp, c), &cqe, inline_data))
 		smx_qp_lost_completion(w->dev, qp);
 }
@@ -90,11 +93,15 @@ static void complete_error(struct smx_dev *dev, struct smx_qp *qp, struct smx_re
 	uint32_t uidx = c->recv_srq ? c->recv_srq->srqn : qp->attr.user_index;
 
 	c->has_recv = false;
-	if (check == SMX_CHECK_FLUSH_CURRENT || check == SMX_CHECK_FLUSH_BEHIND) {
+	if (smx_resp_tag_forget(qp, c)) {
+		/* an entry of a matching list has its own way to fail */
+	} else if (check == SMX_CHECK_FLUSH_CURRENT || check == SMX_CHECK_FLUSH_BEHIND) {
 		smx_cq_put_flush(dev, recv_cq(qp, c), check, qp->root, where, uidx);
-		return;
+	} else {
+		smx_cq_put_error(dev, recv_cq(qp, c), check, where, uidx);
 	}
-	smx_cq_put_error(dev, recv_cq(qp, c), check, where, uidx);
+	if (check == SMX_CHECK_FLUSH_CURRENT || check == SMX_CHECK_FLUSH_BEHIND)
+		return;
 	/* What is flushed behind it names it, not what the requester is told. A DCT goes on. */
 	if (!qp->errored && qp->attr.type != SMX_QP_DCT) {
 		qp->errored = true;
@@ -247,8 +254,9 @@ static bool fits_cqe(const struct smx_resp_work *w)
 	uint32_t most = w->qp->attr.resp_scatter_bytes;
 
 	/* An XRC receive completes in a queue that the target does not know. In a CQE's own first
-	 * 32 bytes would stand the source's number, which a DC target's program needs. */
-	if (!most || w->qp->attr.type == SMX_QP_XRC_TGT ||
+	 * 32 bytes would stand the source's number, which a DC target's program needs. A message to a
+	 * tag matching SRQ has its header there. */
+	if (!most || w->qp->attr.type == SMX_QP_XRC_TGT || w->c->tag.state ||
 	    (w->qp->attr.type == SMX_QP_DCT && most < 64))
 		return false;
 	return f->first && f->last && f->length && f->length <= most &&
@@ -308,17 +316,37 @@ static bool store_in_receive(struct smx_resp_work *w)
 static bool invalidate(struct smx_resp_work *w)
 {
 	struct smx_where where = recv_where(w->qp, w->c, w->c->ack.dst_qpn);
+	char text[sizeof(w->dev->frame_text)];
 	smx_outcome check;
 
 	if (!w->f->has_invalidate)
 		return true;
-	check = smx_mkey_remote_invalidate(w->dev, w->f->imm, w->pd, w->qp->qpn, &where);
+	check = smx_mkey_remote_invalidate(w->dev, w->f->imm, w->pd, w->qp->qpn, text, sizeof(text));
 	if (!check)
 		return true;
 	complete_error(w->dev, w->qp, w->c, SMX_CHECK_FLUSH_CURRENT, &where);
 	smx_resp_refuse(w, check, (w->c->epsn + w->packets - 1) & SMX_RESP_PSN_MASK,
-			"rkey 0x%08" PRIx32, w->f->imm);
+			"%s", text);
 	return false;
+}
+
+static bool begin(struct smx_resp_work *w)
+{
+	struct smx_resp_ctx *c = w->c;
+
+	if (w->srq && w->srq->tags ? !smx_resp_tag_begin(w) : !smx_resp_take(w))
+		return false;
+	c->received = 0;
+	smx_walk_list(&c->walk, w->dev, recv_pd(w->qp, c), w->qp->qpn, SMX_DMA_RECV, c->recv.sge,
+		      c->recv.sge_count);
+	return true;
+}
+
+static bool store(struct smx_resp_work *w, bool in_cqe, uint8_t data[64])
+{
+	if (w->c->tag.state == SMX_RESP_TAG_RNDV)
+		return true;
+	return in_cqe ? store_in_cqe(w, data) : store_in_receive(w);
 }
 
 void smx_resp_send(struct smx_resp_work *w)
@@ -328,16 +356,11 @@ void smx_resp_send(struct smx_resp_work *w)
 	uint8_t data[64];
 	bool in_cqe;
 
-	if (f->first) {
-		if (!smx_resp_take(w))
-			return;
-		c->received = 0;
-		smx_walk_list(&c->walk, w->dev, recv_pd(w->qp, c), w->qp->qpn, SMX_DMA_RECV,
-			      c->recv.sge, c->recv.sge_count);
-	}
+	if (f->first && !begin(w))
+		return;
 	assert(c->has_recv);
 	in_cqe = fits_cqe(w);
-	if (in_cqe ? !store_in_cqe(w, data) : !store_in_receive(w))
+	if (!store(w, in_cqe, data))
 		return;
 	if (f->last && !invalidate(w))
 		return;
@@ -347,7 +370,10 @@ void smx_resp_send(struct smx_resp_work *w)
 	if (f->last) {
 		c->message = SMX_RESP_NO_MESSAGE;
 		c->msn = (c->msn + 1) & SMX_RESP_PSN_MASK;
-		smx_resp_complete(w, c->received, in_cqe ? data : NULL);
+		if (c->tag.state == SMX_RESP_TAG_RNDV)
+			smx_resp_tag_rndv(w);
+		else
+			smx_resp_complete(w, c->received, in_cqe ? data : NULL);
 	}
 	smx_resp_ack(w);
 }

@@ -4,6 +4,7 @@
  * rc_resp.c      order of the checks, sequence numbers, answers
  * resp_rdma.c    WRITE, READ, atomics
  * resp_recv.c    messages that meet a receive
+ * resp_tag.c     messages to a tag matching SRQ
  * resp_dc.c      who is connected to a DC target
  *
  * A frame passes the checks in the order that real devices have them: sequence, the queue pair's
@@ -31,6 +32,18 @@ struct smx_resp_replay {
 
 enum smx_resp_message { SMX_RESP_NO_MESSAGE, SMX_RESP_IN_SEND, SMX_RESP_IN_WRITE };
 
+/* What a message has to do with the list of a tag matching SRQ; the receive is the list entry's buffer from
+ * SMX_RESP_TAG_WHOLE on. */
+enum smx_resp_tag {
+	SMX_RESP_TAG_NO_LIST,
+	SMX_RESP_TAG_FREE,		/* it has no tag */
+	SMX_RESP_TAG_UNEXPECTED,
+	SMX_RESP_TAG_WHOLE,		/* matched, in one packet: one completion */
+	SMX_RESP_TAG_MATCHED,		/* and that has been completed: one more, for the data */
+	SMX_RESP_TAG_SW_RNDV,		/* rendezvous: the program has to fetch the payload */
+	SMX_RESP_TAG_RNDV,		/* the device does */
+};
+
 /* One source: the peer of a connected queue pair, or a stream of a DCI at a DC target. */
 struct smx_resp_ctx {
 	uint32_t epsn, msn;		/* expected PSN; messages completed */
@@ -47,6 +60,12 @@ struct smx_resp_ctx {
 	struct smx_frame ack;		/* a positive acknowledgement, but for psn and msn */
 	struct smx_resp_replay replay[SMX_RESP_REPLAYS];
 	struct smx_recv recv;
+	struct {
+		uint8_t state;		/* enum smx_resp_tag */
+		uint16_t index;
+		struct smx_tmh tmh;
+		struct smx_rvh rvh;
+	} tag;
 	/* DC */
 	struct smx_resp_ctx *next;	/* of its bucket */
 	uint32_t src_qpn, nonce;
@@ -122,6 +141,21 @@ void smx_resp_datagram(struct smx_dev *dev, struct smx_qp *qp, struct smx_frame 
 void smx_resp_complete(struct smx_resp_work *w, uint64_t bytes, const void *inline_data);
 /* Completes the receive at hand, if there is one, in error. */
 void smx_resp_abort(struct smx_dev *dev, struct smx_qp *qp, struct smx_resp_ctx *c, enum smx_check check);
+
+static inline bool smx_resp_tag_matched(const struct smx_resp_ctx *c)
+{
+	return c->tag.state >= SMX_RESP_TAG_WHOLE;
+}
+
+/* resp_tag.c */
+/* The first frame of a message to a tag matching SRQ: finds its entry, or takes a receive. RETURN false when the
+ * frame is dealt with. */
+bool smx_resp_tag_begin(struct smx_resp_work *w);
+void smx_resp_tag_mark(const struct smx_resp_ctx *c, struct smx_cqe64 *cqe);	/* what the list adds to a completion */
+void smx_resp_tag_rndv(struct smx_resp_work *w);	/* completes the match, and starts to fetch the payload */
+/* The message in progress ends before it is complete. RETURN whether it had matched: then the entry has been
+ * completed, as canceled. */
+bool smx_resp_tag_forget(struct smx_qp *qp, struct smx_resp_ctx *c);
 
 /* resp_dc.c */
 /* RETURN the context of f's source; NULL if f belongs to no connection, or one that failed, and is

@@ -43,6 +43,11 @@ void smx_resp_start(struct smx_qp *qp);				/* to RTR: take rq_psn */
 void smx_resp_receive(struct smx_dev *dev, struct smx_qp *qp, struct smx_frame *f);	/* requests */
 void smx_resp_flush(struct smx_dev *dev, struct smx_qp *qp);	/* receives posted complete as flushed */
 
+/* A queue pair that fetches the payload of rendezvous has a send queue of the device's own: before smx_req_create(). */
+int smx_rndv_create(struct smx_qp *qp);
+void smx_rndv_reset(struct smx_qp *qp);
+void smx_rndv_destroy(struct smx_qp *qp);
+
 /* The port's deliver callback: finds the queue pair and hands the frame to responder or completer. */
 void smx_xport_deliver(void *dev, struct smx_frame *f);
 void smx_xport_room(void *dev);	/* the port's room callback */

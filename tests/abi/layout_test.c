@@ -13,6 +13,7 @@
 
 #include "base/bits.h"
 #include "hw/cqe.h"
+#include "hw/tag.h"
 #include "hw/wqe.h"
 #include "verbs/objects.h"
 
@@ -117,6 +118,29 @@ static const struct row rows[] = {
 	FIELD(smx_cqe64, wqe_counter, mlx5_cqe64, wqe_counter),
 	FIELD(smx_cqe64, signature, mlx5_cqe64, signature),
 	FIELD(smx_cqe64, op_own, mlx5_cqe64, op_own),
+	SIZE(smx_wqe_tag, mlx5_wqe_tm_seg),
+	FIELD(smx_wqe_tag, op, mlx5_wqe_tm_seg, opcode),
+	FIELD(smx_wqe_tag, flags, mlx5_wqe_tm_seg, flags),
+	FIELD(smx_wqe_tag, index, mlx5_wqe_tm_seg, index),
+	FIELD(smx_wqe_tag, sw_count, mlx5_wqe_tm_seg, sw_cnt),
+	FIELD(smx_wqe_tag, tag, mlx5_wqe_tm_seg, append_tag),
+	FIELD(smx_wqe_tag, mask, mlx5_wqe_tm_seg, append_mask),
+	FIELD(smx_tag_cqe, success, mlx5_tm_cqe, success),
+	FIELD(smx_tag_cqe, hw_count, mlx5_tm_cqe, hw_phase_cnt),
+	SIZE(smx_tmh, ibv_tmh),
+	FIELD(smx_tmh, op, ibv_tmh, opcode),
+	FIELD(smx_tmh, app_ctx, ibv_tmh, app_ctx),
+	FIELD(smx_tmh, tag, ibv_tmh, tag),
+	SIZE(smx_rvh, ibv_rvh),
+	FIELD(smx_rvh, va, ibv_rvh, va),
+	FIELD(smx_rvh, rkey, ibv_rvh, rkey),
+	FIELD(smx_rvh, length, ibv_rvh, len),
+	VALUE(SMX_TMH_NO_TAG, IBV_TMH_NO_TAG),
+	VALUE(SMX_TMH_RNDV, IBV_TMH_RNDV),
+	VALUE(SMX_TMH_FIN, IBV_TMH_FIN),
+	VALUE(SMX_TMH_EAGER, IBV_TMH_EAGER),
+	VALUE(SMX_TAG_SUCCESS, MLX5_TMC_SUCCESS),
+	VALUE(SMX_OP_TAG_MATCHING, MLX5_OPCODE_TAG_MATCHING),
 	SIZE(smx_err_cqe, mlx5_err_cqe),
 	FIELD(smx_err_cqe, srqn, mlx5_err_cqe, srqn),
 	FIELD(smx_err_cqe, vendor_err_synd, mlx5_err_cqe, vendor_err_synd),

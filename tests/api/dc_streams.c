@@ -260,10 +260,13 @@ static void reset_needs_a_dci(const void *arg)
 {
 	struct t_spec spec = { 0 };
 	struct t_pair p = t_pair(env, &spec);
+	struct softmlx5_refusal r;
 
 	(void)arg;
 	EXPECT(mlx5dv_dci_stream_id_reset(p.a.qp, 0) != 0, "a stream was reset on RC");
 	EXPECT(mlx5dv_dci_stream_id_reset(quick.qp, 0) != 0, "a stream was reset on a DCT");
+	MUST(softmlx5_last_refusal(NULL, 0, &r) == 0, "softmlx5_last_refusal");
+	EXPECT(strstr(r.values, "the state is RTR"), "the sentence names no state: %s", r.values);
 	t_pair_free(&p);
 }
 

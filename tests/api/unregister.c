@@ -193,6 +193,7 @@ static void remote_invalidate_refused(const void *arg)
 	EXPECT_EQ(t_post(&p.a, &o), 0, "ibv_wr_complete");
 	EXPECT_EQ(t_poll(p.a.scq).wc.status, IBV_WC_REM_ACCESS_ERR, "status");
 	T_WHY("REMOTE_INVALIDATE", p.a.qp->qp_num);
+	EXPECT_EQ(t_why_count("REMOTE_INVALIDATE"), 1, "refusals of one request");
 	t_reconnect(env, &p);
 	o = t_rdma(IBV_WR_RDMA_READ, 3, t_sge(&flat, 0, 16), mkey->rkey, 0);
 	EXPECT_EQ(t_post(&p.a, &o), 0, "ibv_wr_complete");

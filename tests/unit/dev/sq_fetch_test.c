@@ -375,6 +375,53 @@ static void decodes_dma_copies(void **state)
 	dev.attr.memcpy_max_bytes = 1 << 20;
 }
 
+static const struct tag_row {
+	const char *name;
+	bool has_list;
+	uint8_t op;
+	uint32_t ds;	/* of the WQE */
+	smx_outcome want;
+} tags[] = {
+	{ "append", true, SMX_TAG_OP_APPEND, 4, SMX_CHECK_NONE },
+	{ "remove", true, SMX_TAG_OP_REMOVE, 3, SMX_CHECK_NONE },
+	{ "append without a buffer", true, SMX_TAG_OP_APPEND, 3, SMX_CHECK_WQE_LENGTH },
+	{ "cut off", true, SMX_TAG_OP_NOP, 2, SMX_CHECK_WQE_LENGTH },
+	{ "unknown operation", true, 3, 3, SMX_CHECK_WQE_OPCODE },
+	{ "no list", false, SMX_TAG_OP_NOP, 3, SMX_CHECK_WQE_TAG_QUEUE },
+};
+
+static void decodes_tag_list_operations(void **state)
+{
+	struct smx_srq plain = { 0 }, srq = { .tags = (void *)&plain };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(tags) / sizeof(tags[0]); i++) {
+		struct smx_wqe_tag t = { .op = (uint8_t)(tags[i].op << 4), .flags = SMX_TAG_CQE, .index = to_be16(7),
+					 .sw_count = to_be16(9), .tag = to_be64(0x1234), .mask = to_be64(0xffff) };
+
+		print_message("%s\n", tags[i].name);
+		new_ring(SMX_QP_RC);
+		qp.attr.srq = tags[i].has_list ? &srq : &plain;
+		begin(3, SMX_OP_TAG_MATCHING, 0);
+		add(&t);
+		add((uint8_t *)&t + 16);
+		add_sge(64, 0x500, 40);
+		ds = tags[i].ds;
+		assert_int_equal(fetch(), tags[i].want);
+		if (tags[i].want)
+			continue;
+		assert_int_equal(req.tag_op.op, tags[i].op);
+		assert_int_equal(req.tag_op.flags, SMX_TAG_CQE);
+		assert_int_equal(req.tag_op.index, 7);
+		assert_int_equal(req.tag_op.sw_count, 9);
+		assert_int_equal(req.tag_op.tag, 0x1234);
+		assert_int_equal(req.tag_op.mask, 0xffff);
+		assert_int_equal(req.tag_op.sge.length, tags[i].op == SMX_TAG_OP_APPEND ? 64 : 0);
+		assert_int_equal(req.tag_op.sge.va, tags[i].op == SMX_TAG_OP_APPEND ? 40 : 0);
+	}
+	qp.attr.srq = NULL;
+}
+
 /* One thing wrong at a time with a WRITE of one SGE at block 5. */
 static const struct bad_row {
 	const char *name;
@@ -558,6 +605,7 @@ int main(void)
 		cmocka_unit_test(decodes_umrs_across_the_end),
 		cmocka_unit_test(refuses_malformed_umrs),
 		cmocka_unit_test(decodes_dma_copies),
+		cmocka_unit_test(decodes_tag_list_operations),
 		cmocka_unit_test(refuses_malformed_wqes),
 		cmocka_unit_test(refuses_inline_data_where_the_device_writes),
 		cmocka_unit_test(refuses_more_than_a_message_can_be),

@@ -17,6 +17,7 @@
 #include "hw/cqe.h"
 #include "hw/hw_opcode.h"
 #include "hw/hw_print.h"
+#include "hw/tag.h"
 #include "hw/wqe.h"
 
 static char out[65536];
@@ -258,6 +259,37 @@ static void memcpy_names_source_and_destination(void **state)
 	has_field(0x20, "byte_count", "0  means 2147483648\n");
 }
 
+static void tag_lists_and_their_completions(void **state)
+{
+	struct { struct smx_wqe_ctrl c; struct smx_wqe_tag t; struct smx_wqe_data d; } w = {
+		ctrl(SMX_OP_TAG_MATCHING, 4, 0, 0),
+		{ .op = SMX_TAG_OP_APPEND << 4, .flags = SMX_TAG_CQE, .index = to_be16(12), .sw_count = to_be16(3),
+		  .tag = to_be64(0x77), .mask = to_be64(0xff) },
+		{ to_be32(64), to_be32(0x100), to_be64(4) } };
+	struct smx_cqe64 cqe = { .app = SMX_CQE_APP_TAG, .app_op = SMX_CQE_TAG_REMOVE,
+				 .op_own = SMX_CQE_NO_PACKET << 4 };
+	const struct smx_tag_cqe done = { .success = to_be32(SMX_TAG_SUCCESS), .hw_count = to_be16(9) };
+	const struct smx_tmh tmh = { .op = SMX_TMH_EAGER, .tag = to_be64(0x77) };
+	struct smx_text t = smx_text_in(out, sizeof(out));
+
+	(void)state;
+	print_send(&w, sizeof(w), SMX_WQE_AUTO);
+	has_field(0x10, "opcode", "0x10  APPEND\n");
+	has_field(0x12, "index", "12  of the next append\n");
+	has_field(0x20, "append_tag", "0x0000000000000077\n");
+	has_field(0x30, "byte_count", "64\n");
+	memcpy(&cqe, &done, sizeof(done));
+	smx_print_cqe(&t, &cqe);
+	has_field(0x00, "success", "0x80000000\n");
+	has_field(0x04, "hw_phase_cnt", "9\n");
+	has_field(0x29, "app_op", "0x06  REMOVE is done\n");
+	memcpy(&cqe, &tmh, sizeof(tmh));
+	cqe.app_op = SMX_CQE_TAG_CONSUMED_MSG;
+	t = smx_text_in(out, sizeof(out));
+	smx_print_cqe(&t, &cqe);
+	has_field(0x08, "tmh.tag", "0x0000000000000077\n");
+}
+
 static void unknown_bytes_are_shown_not_guessed(void **state)
 {
 	struct { struct smx_wqe_ctrl c; uint8_t rest[16]; } w = { ctrl(0x3f, 2, 0, 0), "\x01\x02\x03" };
@@ -405,6 +437,7 @@ int main(void)
 		cmocka_unit_test(umr_with_a_list),
 		cmocka_unit_test(umr_with_a_strided_layout),
 		cmocka_unit_test(memcpy_names_source_and_destination),
+		cmocka_unit_test(tag_lists_and_their_completions),
 		cmocka_unit_test(unknown_bytes_are_shown_not_guessed),
 		cmocka_unit_test(a_wqe_that_is_cut_short_is_said_to_be),
 		cmocka_unit_test(receives_end_at_the_mark),

@@ -240,9 +240,9 @@ static void types_execute_their_opcodes(void **state)
 	const uint64_t write = send | 1ull << SMX_OP_SEND_INVAL | 1ull << SMX_OP_RDMA_WRITE |
 			       1ull << SMX_OP_RDMA_WRITE_IMM | 1ull << SMX_OP_UMR;
 	const uint64_t read = write | 1ull << SMX_OP_RDMA_READ | 0x36ull << 16;
-	const uint64_t mmo = 1ull << SMX_OP_MMO;
+	const uint64_t mmo = 1ull << SMX_OP_MMO, tag = 1ull << SMX_OP_TAG_MATCHING;
 	const uint64_t want[] = {
-		[SMX_QP_RC] = read | mmo, [SMX_QP_UC] = write, [SMX_QP_UD] = send, [SMX_QP_XRC_INI] = read,
+		[SMX_QP_RC] = read | mmo | tag, [SMX_QP_UC] = write, [SMX_QP_UD] = send, [SMX_QP_XRC_INI] = read,
 		[SMX_QP_XRC_TGT] = 0, [SMX_QP_DCI] = read | mmo, [SMX_QP_DCT] = 0,
 	};
 
