@@ -21,6 +21,7 @@ LAYERS = {
     'dev': {'base', 'hw', 'wire', 'net', 'trace', 'obj', 'xport', 'dev'},
     'dv': {'base', 'hw', 'trace', 'dv'},
     'verbs': {'base', 'hw', 'trace', 'dv', 'verbs'},
+    'files': {'files'},
     'tools': {'base', 'hw', 'wire', 'trace', 'tools'},
 }
 EXTRA = {'verbs': {'dev/dev.h'}}           # the device's face

@@ -15,7 +15,7 @@ struct smx_cqe64 {
 	uint8_t ml_path;
 	uint8_t rsvd18[4];
 	be16 slid;		/* RoCE: unused */
-	be32 flags_rqpn;	/* [31:30] rsvd, [29:28] GRH: 1 in data, 2 in CQE; [27:24] SL, [23:0] source QP */
+	be32 flags_rqpn;	/* [29:28] GRH: 1 in data, 2 in CQE; [27:24] SL or enum smx_cqe_roce, [23:0] peer QP */
 	uint8_t hds_ip_ext;
 	uint8_t l4_hdr_type_etc;
 	be16 vlan_info;
@@ -61,6 +61,14 @@ SMX_AT(struct smx_err_cqe, hw_err_synd, 52);
 SMX_AT(struct smx_err_cqe, vendor_err_synd, 54);
 SMX_AT(struct smx_err_cqe, syndrome, 55);
 SMX_AT(struct smx_err_cqe, s_wqe_opcode_qpn, 56);
+
+/* What the packet of a datagram or of a DC message looked like, on Ethernet. */
+enum smx_cqe_roce {
+	SMX_CQE_ROCE_GRH = 0,
+	SMX_CQE_ROCE_IPV6 = 1,
+	SMX_CQE_ROCE_IPV4 = 2,
+	SMX_CQE_ROCE_UDP = 8,	/* with one of the two before: RoCE v2 */
+};
 
 enum smx_cqe_op {
 	SMX_CQE_REQ = 0,

@@ -163,8 +163,8 @@ static void print_good_cqe(struct smx_text *t, const struct smx_cqe64 *c, uint8_
 		smx_field(t, 0x11, "ml_path", "0x%02x", c->ml_path);
 		smx_field_bytes(t, 0x12, "reserved", c->rsvd18, sizeof(c->rsvd18));
 		smx_field(t, 0x16, "slid", "%u", from_be16(c->slid));
-		smx_field(t, 0x18, "flags_rqpn", "0x%08" PRIx32 "  source qpn 0x%06" PRIx32 ", sl %" PRIu32
-			  "%s%s", rqpn, rqpn & 0xffffff, bits_get(rqpn, 27, 24),
+		smx_field(t, 0x18, "flags_rqpn", "0x%08" PRIx32 "  source qpn 0x%06" PRIx32
+			  ", sl or packet type %" PRIu32 "%s%s", rqpn, rqpn & 0xffffff, bits_get(rqpn, 27, 24),
 			  rqpn & (1u << 28) ? ", GRH in data" : "", rqpn & (1u << 29) ? ", GRH in CQE" : "");
 		smx_field(t, 0x1c, "hds_ip_ext", "0x%02x", c->hds_ip_ext);
 		smx_field(t, 0x1d, "l4_hdr_type_etc", "0x%02x", c->l4_hdr_type_etc);

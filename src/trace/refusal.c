@@ -70,6 +70,16 @@ static void unlock(struct smx_refusal_log *log)
 	__atomic_clear(&log->lock, __ATOMIC_RELEASE);
 }
 
+/* Of a call; 0 for a work request. Programs look at errno even where a call returns the error. */
+static int error_of(enum smx_check check)
+{
+	int err = smx_check_info(check)->err;
+
+	if (err)
+		errno = err;
+	return err;
+}
+
 int smx_refuse(struct smx_refusal_log *log, enum smx_check check, const struct smx_where *where,
 	       const char *fmt, ...)
 {
@@ -80,7 +90,7 @@ int smx_refuse(struct smx_refusal_log *log, enum smx_check check, const struct s
 	va_list args;
 
 	if (!log)
-		return smx_check_info(check)->err;
+		return error_of(check);
 	if (where)
 		r.where = *where;
 	va_start(args, fmt);
@@ -102,7 +112,7 @@ int smx_refuse(struct smx_refusal_log *log, enum smx_check check, const struct s
 			kept->wr_id = r.wr_id;
 		unlock(log);
 	}
-	return smx_check_info(check)->err;
+	return error_of(check);
 }
 
 int smx_refusal_get(struct smx_refusal_log *log, unsigned int n, struct smx_refusal *out)

@@ -29,7 +29,7 @@ static uint64_t guid;
  * lies beside this library; without it the name is the one the kernel would have. */
 static void find_ibdev_path(void)
 {
-	static const char below[] = "/ibdev/0000:ca:00.0/infiniband/mlx5_0";
+	static const char below[] = "/ibdev/sys/devices/softmlx5/0000:ca:00.0/infiniband/mlx5_0";
 	char path[IBV_SYSFS_PATH_MAX];
 	const char *slash;
 	struct stat st;

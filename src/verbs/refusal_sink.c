@@ -164,7 +164,9 @@ static bool first_time(const struct smx_refusal *r)
 static void refused_call(const struct smx_refusal *r)
 {
 	const struct smx_check_info *info = smx_check_info(r->check);
-	enum smx_log_level level = first_time(r) ? SMX_LOG_WARN : SMX_LOG_INFO;
+	/* Opening with DevX is how programs ask whether there is any; most do without. */
+	bool fault = r->check != SMX_CHECK_DEVX && first_time(r);
+	enum smx_log_level level = fault ? SMX_LOG_WARN : SMX_LOG_INFO;
 	const char *err = strerrorname_np(info->err);
 	char qp[32] = "";
 

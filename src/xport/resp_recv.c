@@ -48,6 +48,19 @@ static uint8_t cqe_op(const struct smx_frame *f)
 	return f->has_invalidate ? SMX_CQE_RESP_SEND_INV : SMX_CQE_RESP_SEND;
 }
 
+static bool is_v4_mapped(const uint8_t gid[16])
+{
+	static const uint8_t prefix[12] = { [10] = 0xff, [11] = 0xff };
+
+	return !memcmp(gid, prefix, sizeof(prefix));
+}
+
+/* A program that reads the header in front of a datagram's data learns its kind here. */
+static uint8_t cqe_packet_type(const struct smx_frame *f)
+{
+	return SMX_CQE_ROCE_UDP | (is_v4_mapped(f->sgid) ? SMX_CQE_ROCE_IPV4 : SMX_CQE_ROCE_IPV6);
+}
+
 static uint8_t cqe_inline_flag(const struct smx_qp *qp, const void *inline_data)
 {
 	if (!inline_data)
@@ -75,10 +88,10 @@ void smx_resp_complete(struct smx_resp_work *w, uint64_t bytes, const void *inli
 	else if (f->has_invalidate)
 		cqe.imm_inval_pkey = to_be32(f->imm);
 	if (qp->attr.type == SMX_QP_UD)
-		cqe.flags_rqpn = to_be32(bits_put(1, 29, 28) | bits_put(f->sl, 27, 24) |
+		cqe.flags_rqpn = to_be32(bits_put(1, 29, 28) | bits_put(cqe_packet_type(f), 27, 24) |
 					 bits_put(f->src_qpn, 23, 0));
 	else if (qp->attr.type == SMX_QP_DCT)
-		cqe.flags_rqpn = to_be32(bits_put(f->sl, 27, 24) | bits_put(f->src_qpn, 23, 0));
+		cqe.flags_rqpn = to_be32(bits_put(cqe_packet_type(f), 27, 24) | bits_put(f->src_qpn, 23, 0));
 	if (c->tag.state)
 		smx_resp_tag_mark(c, &cqe);
 	w->c->has_recv = false;
@@ -395,13 +408,6 @@ static void put_be16(uint8_t *p, uint32_t v)
 {
 	p[0] = (uint8_t)(v >> 8);
 	p[1] = (uint8_t)v;
-}
-
-static bool is_v4_mapped(const uint8_t gid[16])
-{
-	static const uint8_t prefix[12] = { [10] = 0xff, [11] = 0xff };
-
-	return !memcmp(gid, prefix, sizeof(prefix));
 }
 
 /* The area before a datagram's data: the IP header of its RoCEv2 packet, an IPv4 one in the last 20

@@ -16,4 +16,16 @@ for events in "" "-e"; do
 	two "ibv_ud_pingpong $events" ibv_ud_pingpong $device $events -s 2048 -n 300 -c
 	two "ibv_xsrq_pingpong $events" ibv_xsrq_pingpong $device $events -n 300
 done
+
+# It waits for asynchronous events of a context that has no objects, of which there are none: what can be shown
+# is that it starts, waits and can be interrupted.
+timeout -s INT --preserve-status 1 "$tool" run ibv_asyncwatch >"$folder/client" 2>&1 </dev/null
+status=$?
+if [ $status -eq 130 ] && grep -q '^mlx5_0: async event FD [0-9]' "$folder/client"; then
+	echo "ok - ibv_asyncwatch waits until it is interrupted"
+else
+	echo "not ok - ibv_asyncwatch waits until it is interrupted: exit status $status"
+	sed 's/^/#   /' "$folder/client"
+	bad=1
+fi
 exit $bad

@@ -48,6 +48,23 @@ expect 'run: no empty entry behind it' 0 env -u LD_LIBRARY_PATH "$tool" run sh -
 expect 'run: options of the program are its own' 0 "$tool" run echo --help -l '=>' '--help -l'
 expect 'run: --log' 0 "$tool" run --log debug sh -c 'echo $SOFTMLX5_LOG' '=>' 'debug'
 expect 'run: --env' 0 env -u LD_LIBRARY_PATH "$tool" run --env '=>' "LD_LIBRARY_PATH=$lib"
+expect 'run: the files come last among the preloaded' 0 env LD_PRELOAD=/old.so ASAN_OPTIONS=a=1 "$tool" run --env '=>' \
+	"LD_PRELOAD=/old.so:$lib/libsoftmlx5-files.so" 'ASAN_OPTIONS=a=1:verify_asan_link_order=0'
+expect 'run: --no-files' 2 env -u LD_PRELOAD "$tool" run --no-files sh -c 'echo "[$LD_PRELOAD]"; ls /dev/infiniband' \
+	'=>' '[]' 'No such file'
+expect 'run: the character device is there' 0 "$tool" run sh -c 'test -c /dev/infiniband/uverbs0 && echo "<" $(ls /dev/infiniband) ">"' \
+	'=>' '< uverbs0 >'
+expect 'run: sysfs is there' 0 "$tool" run sh -c \
+	'cd /; cat /sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types/0 $(readlink -f /sys/class/infiniband/mlx5_0/device)/vendor' \
+	'=>' 'RoCE v2' '0x15b3'
+expect 'run: other folders are as they were' 2 "$tool" run sh -c \
+	'ls /sys/class >/dev/null && test -c /dev/null && ls -d /sys/class/infiniband_none' '=>' 'infiniband_none'
+echo 'int main(void) { return 3; }' >"$folder/asan.c"
+if gcc -fsanitize=address "$folder/asan.c" -o "$folder/asan" 2>/dev/null; then
+	expect 'run: a program with AddressSanitizer' 3 "$tool" run "$folder/asan" '=>'
+else
+	echo "skip - tool: run: a program with AddressSanitizer # gcc cannot build one here"
+fi
 expect 'run: not found' 127 "$tool" run /nonexistent/program '=>' 'No such file or directory'
 expect 'run: cannot be started' 126 "$tool" run /etc/passwd '=>' 'Permission denied'
 expect 'run: nothing named' 2 "$tool" run '=>' 'no program is named'
@@ -63,6 +80,9 @@ cp -L /usr/lib/*/libibverbs.so.1 "$folder/lib/" 2>/dev/null
 expect "run: rdma-core's library is not ours" 1 "$folder/bin/softmlx5" run true '=>' 'no libibverbs.so.1 of softmlx5'
 mkdir -p "$folder/lib/any/softmlx5"
 cp -L "$lib"/libibverbs.so.1 "$lib"/libmlx5.so.1 "$folder/lib/any/softmlx5/"
+expect 'run: the library with the files is missing' 1 "$folder/bin/softmlx5" run true '=>' \
+	'libsoftmlx5-files.so: No such file'
+cp -L "$lib"/libsoftmlx5-files.so "$folder/lib/any/softmlx5/"
 expect 'run: as installed' 0 env -u LD_LIBRARY_PATH "$folder/bin/softmlx5" run sh -c 'echo $LD_LIBRARY_PATH' '=>' \
 	"$folder/lib/any/softmlx5"
 

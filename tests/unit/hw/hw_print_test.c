@@ -382,7 +382,7 @@ static void good_cqe_fields_are_all_there(void **state)
 
 	(void)state;
 	print_one_cqe(&c);
-	has_field(0x18, "flags_rqpn", "0x13abcdef  source qpn 0xabcdef, sl 3, GRH in data\n");
+	has_field(0x18, "flags_rqpn", "0x13abcdef  source qpn 0xabcdef, sl or packet type 3, GRH in data\n");
 	has_field(0x24, "imm_inval_pkey", "0x0000feed  immediate data\n");
 	has_field(0x2c, "byte_cnt", "1000\n");
 	has_field(0x30, "timestamp", "0x000000000000004d\n");

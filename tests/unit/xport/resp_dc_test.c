@@ -81,6 +81,7 @@ static void receives_name_their_source(void **state)
 	expect(r, 2, 0x77, 3, 500);
 	cqe = rig_cqe(r);
 	assert_int_equal(from_be32(cqe->flags_rqpn) & 0xffffff, 0x77);
+	assert_int_equal(from_be32(cqe->flags_rqpn) >> 24 & 15, SMX_CQE_ROCE_UDP | SMX_CQE_ROCE_IPV4);
 	assert_int_equal(from_be32(cqe->srqn_uidx), r->srq->srqn);
 	rig_expect_written(r, 0, 8);
 	rig_close(r);
