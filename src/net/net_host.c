@@ -289,16 +289,15 @@ static bool host_admit(struct smx_port *port, const struct smx_frame *f, uint64_
 	bytes = f->length < SMX_REC_VALUE_MAX ? (uint32_t)f->length : SMX_REC_VALUE_MAX;
 	bytes = record_bytes(bytes + 2 * sizeof(struct smx_rec) + sizeof(struct smx_rec_atomic) +
 			     SMX_HOST_RUNS * sizeof(struct smx_rec_run));
-	if (smx_lane_has_room(lane, bytes)) {
-		if (p->blocked)
-			unblock(h, p);
-		return true;
+	if (!smx_lane_has_room(lane, bytes)) {
+		if (is_stalled(h, p, f))
+			return true;
+		if (smx_lane_want_room(lane, bytes))
+			return false;
 	}
-	if (is_stalled(h, p, f))
-		return true;
-	if (smx_lane_want_room(lane, SMX_LANE_BYTES / 4))
-		return false;
-	unblock(h, p);
+	/* Others may wait still: poll() tells them. */
+	if (p->blocked)
+		p->full_since_ns = now_ns();
 	return true;
 }
 
@@ -662,7 +661,7 @@ static uint64_t look_for_room(struct host *h)
 
 		if (!p || !p->blocked)
 			continue;
-		if (smx_lane_has_room(&p->out.lane[SMX_LANE_REQUESTS], SMX_LANE_BYTES / 4)) {
+		if (!smx_lane_want_room(&p->out.lane[SMX_LANE_REQUESTS], SMX_LANE_BYTES / 4)) {
 			unblock(h, p);
 			room = true;
 		} else if (now - p->full_since_ns >= STALLED_NS) {

@@ -330,8 +330,32 @@ static bool has_replay(const struct smx_frame *f)
 	return f->op == SMX_FRAME_READ_REQUEST || f->op == SMX_FRAME_ATOMIC_REQUEST;
 }
 
+/* XRC: the frame says which receive queue it is for; it also says whose memory is meant where the
+ * target itself belongs to no protection domain. RETURN false where it says neither. */
+static bool find_xrc(struct smx_resp_work *w)
+{
+	struct smx_srq *srq;
+
+	if (w->qp->attr.type != SMX_QP_XRC_TGT)
+		return true;
+	srq = smx_idmap_get(&w->dev->srqs, w->f->xrc_srqn);
+	if (srq && srq->attr.xrcd && srq->attr.xrcd == w->qp->attr.xrcd) {
+		w->srq = srq;
+		if (!w->pd)
+			w->pd = srq->attr.pd;
+		return true;
+	}
+	/* Its own protection domain will do where no receive is needed. */
+	return w->pd && w->f->op != SMX_FRAME_SEND && !w->f->has_imm;
+}
+
+static bool has_dc_key(const struct smx_resp_work *w)
+{
+	return w->qp->attr.type != SMX_QP_DCT || w->f->dc_key == w->qp->attr.dc_key;
+}
+
 /* IBA 9.7.5: what is expected passes; what is missing is said once; what was executed is answered
- * again. */
+ * again, to whoever could have asked for it the first time. */
 static bool check_psn(struct smx_resp_work *w)
 {
 	int32_t ahead = psn_diff(w->f->psn, w->c->epsn);
@@ -345,7 +369,10 @@ static bool check_psn(struct smx_resp_work *w)
 		return false;
 	}
 	if (has_replay(w->f)) {
-		smx_resp_replay(w);
+		if (find_xrc(w) && has_dc_key(w))
+			smx_resp_replay(w);
+		else
+			w->qp->resp->dropped++;
 		return false;
 	}
 	if ((uint32_t)-ahead < w->packets)
@@ -456,31 +483,19 @@ static bool check_reads(struct smx_resp_work *w)
 	return false;
 }
 
-/* XRC: the frame says which receive queue it is for; it also says whose memory is meant where the
- * target itself belongs to no protection domain. */
 static bool check_xrc(struct smx_resp_work *w)
 {
-	struct smx_srq *srq;
-
-	if (w->qp->attr.type != SMX_QP_XRC_TGT)
+	if (find_xrc(w))
 		return true;
-	srq = smx_idmap_get(&w->dev->srqs, w->f->xrc_srqn);
-	if (srq && srq->attr.xrcd && srq->attr.xrcd == w->qp->attr.xrcd) {
-		w->srq = srq;
-		if (!w->pd)
-			w->pd = srq->attr.pd;
-		return true;
-	}
-	if (w->pd && w->f->op != SMX_FRAME_SEND && !w->f->has_imm)
-		return true; /* its own protection domain will do, and no receive is needed */
 	smx_resp_refuse(w, SMX_CHECK_REMOTE_SRQN, w->c->epsn, "srqn 0x%06" PRIx32 " %s",
-			w->f->xrc_srqn, srq ? "belongs to another XRC domain" : "is not there");
+			w->f->xrc_srqn, smx_idmap_get(&w->dev->srqs, w->f->xrc_srqn) ?
+			"belongs to another XRC domain" : "is not there");
 	return false;
 }
 
 static bool check_dc_key(struct smx_resp_work *w)
 {
-	if (w->qp->attr.type != SMX_QP_DCT || w->f->dc_key == w->qp->attr.dc_key)
+	if (has_dc_key(w))
 		return true;
 	smx_resp_refuse(w, SMX_CHECK_REMOTE_DC_KEY, w->c->epsn,
 			"dc key 0x%" PRIx64 " sent to DCT 0x%06" PRIx32, w->f->dc_key, w->qp->qpn);

@@ -370,6 +370,33 @@ static void blames_the_sender_for_his_memory(void **state)
 	rig_close(r);
 }
 
+/* An XRC target has no protection domain: whose memory it is, the frame's receive queue says; also when the answer
+ * was lost. One that names no queue is given nothing. */
+static void reads_again_for_an_xrc_target(void **state)
+{
+	struct rig *r = rig_new();
+	struct smx_xrcd *xrcd;
+	struct smx_frame f;
+
+	(void)state;
+	assert_int_equal(smx_cmd_alloc_xrcd(r->dev, &xrcd), 0);
+	rig_add_srq(r, xrcd);
+	r->qp = rig_add_qp(r, &(struct smx_qp_attr){ .type = SMX_QP_XRC_TGT, .xrcd = xrcd });
+	rig_bring_up(r, r->qp, RIG_ALL, true);
+	f = rig_frame(r, SMX_FRAME_READ_REQUEST, 4096);
+	f.xrc_srqn = r->srq->srqn;
+	rig_deliver(r, f);
+	assert_int_equal(rig_last(r)->f.op, SMX_FRAME_READ_RESPONSE);
+	r->answers = 0;
+	rig_deliver(r, f);
+	assert_int_equal(rig_last(r)->f.op, SMX_FRAME_READ_RESPONSE);
+	r->answers = 0;
+	f.xrc_srqn ^= 0x5555;
+	rig_deliver(r, f);
+	assert_int_equal(r->answers, 0);
+	rig_close(r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -383,6 +410,7 @@ int main(void)
 		cmocka_unit_test(reads_again_from_the_middle),
 		cmocka_unit_test(refuses_more_than_a_message_can_be),
 		cmocka_unit_test(atomics_change_memory_once),
+		cmocka_unit_test(reads_again_for_an_xrc_target),
 		cmocka_unit_test(forgets_old_answers),
 		cmocka_unit_test(reports_unmapped_memory),
 		cmocka_unit_test(blames_the_sender_for_his_memory),
