@@ -164,7 +164,7 @@ static __attribute__((noinline)) void follow_host(void)
 	if (bell && smx_engine.wake != bell) {
 		uint32_t *old = smx_engine.wake;
 
-		__atomic_store_n(&smx_engine.wake, bell, __ATOMIC_RELAXED);
+		__atomic_store_n(&smx_engine.wake, bell, __ATOMIC_SEQ_CST);
 		__atomic_fetch_add(old, 1, __ATOMIC_RELEASE);
 		smx_futex_wake(old);
 	}
@@ -176,17 +176,10 @@ static __attribute__((noinline)) void follow_host(void)
 
 __attribute__((noinline)) void smx_engine_look(bool anyway)
 {
-	if (smx_engine.pages_shut) {
-		/* A store stops the program's thread and wakes ours. */
-		if (!smx_engine.has_thread || !pthread_equal(pthread_self(), smx_engine.thread))
-			return;
-		/* Work of the device's may write a page, and nobody would let the thread go on. */
-		smx_engine_thread_open_pages();
-		anyway = true;
-	}
 	if (!smx_engine.has_thread)
 		set_due(0);	/* after a fork */
-	if (smx_uar_pages_rung()) {
+	/* Protected pages are not looked at: a store wakes the thread. */
+	if (!smx_uar_pages_are_protected() && smx_uar_pages_rung()) {
 		smx_engine.store_until_ns = 0;
 		anyway = true;
 	}
@@ -291,11 +284,6 @@ void smx_engine_enter(void)
 			smx_futex_wait(&smx_engine.word, word | WAITERS, UINT64_MAX);
 		}
 	}
-}
-
-bool smx_engine_try_enter(void)
-{
-	return try_enter();
 }
 
 void smx_engine_leave(void)
@@ -453,8 +441,6 @@ static void fork_child(void)
 	__atomic_store_n(&smx_engine.word, 0, __ATOMIC_RELAXED);
 	smx_engine.has_thread = false;
 	smx_engine.stop = false;
-	smx_engine.pages_shut = false;
-	smx_engine.on_pages = false;
 	smx_engine.thread_until_ns = UINT64_MAX;
 	smx_uar_pages_fork_child();
 	refusals.lock = 0;

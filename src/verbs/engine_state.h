@@ -21,8 +21,6 @@ struct smx_engine_state {
 
 	/* Only touched inside: */
 	bool watch_found; /* a watched queue had work since the thread looked last */
-	bool pages_shut; /* UAR pages are protected, or the thread is about to: hands off */
-	bool on_pages; /* the thread sleeps in smx_uar_pages_wait() */
 	uint64_t store_until_ns; /* a stopped store may not have happened yet; 0: none */
 	bool has_thread, stop;
 	/* When the thread wakes by itself: 0 while it is awake, UINT64_MAX without one. */
@@ -46,7 +44,6 @@ void smx_futex_wait(uint32_t *word, uint32_t seen, uint64_t until_ns);
 void smx_futex_wake(uint32_t *word);
 
 /* In, and out again, without a turn. smx_engine_leave() may take one, for others. */
-bool smx_engine_try_enter(void);
 void smx_engine_enter(void);
 void smx_engine_leave(void);
 
@@ -61,8 +58,6 @@ void smx_engine_look(bool anyway);
 void smx_engine_thread_start(void);
 /* Inside. It looks at due_ns, and at everything else. */
 void smx_engine_thread_wake(void);
-/* Inside, on the device's thread: lets stores to UAR pages go on. */
-void smx_engine_thread_open_pages(void);
 /* From outside; nothing when there is none. */
 void smx_engine_thread_end(void);
 

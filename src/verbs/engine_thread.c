@@ -14,8 +14,6 @@
 #include "verbs/objects.h"
 
 enum {
-	/* Looks at a lock whose holder may have been stopped by a page, before the page is looked at. */
-	SPINS = 100,
 	/* Looks for doorbells that a program rings itself: after work was found one after the
 	 * other, then with naps that double from MIN to LAST between them, then asleep until the
 	 * next store; where that cannot be had, with naps of up to MAX. */
@@ -29,12 +27,8 @@ enum {
 	/* Some kernels lose a page's protection when they move or swap it: even asleep the thread
 	 * looks at the records. */
 	WATCH_SLEEP_MAX_NS = 250000000,
-	/* The same where another process may speak for the first time. */
-	WATCH_SLEEP_REACHABLE_NS = 20000000,
 	/* A store that was stopped gets this long to happen before pages are protected again. */
 	STORE_PATIENCE_NS = 20000000,
-	/* The holder of the lock may be stopped by a page: the thread looks this often. */
-	STOPPED_LOOK_NS = 100000,
 	/* How long the thread goes on looking after something came: longer where processors are plenty. */
 	LOOK_NS = 2000,
 	LOOK_LONG_NS = 50000,
@@ -49,16 +43,27 @@ void smx_engine_thread_wake(void)
 {
 	smx_engine.thread_until_ns = 0;
 	__atomic_fetch_add(smx_engine.wake, 1, __ATOMIC_RELEASE);
-	if (smx_engine.on_pages)
-		smx_uar_pages_wake();
-	else
-		smx_futex_wake(smx_engine.wake);
+	smx_futex_wake(smx_engine.wake);
 }
 
-void smx_engine_thread_open_pages(void)
+/* From outside, on the thread that opens UAR pages. The word that the device's thread sleeps on may become
+ * another meanwhile; that thread looks for stores after it has read which one it is. */
+static void on_store(void)
 {
-	smx_uar_pages_unprotect();
-	smx_engine.pages_shut = false;
+	uint32_t *word = __atomic_load_n(&smx_engine.wake, __ATOMIC_SEQ_CST);
+
+	__atomic_fetch_add(word, 1, __ATOMIC_SEQ_CST);
+	smx_futex_wake(word);
+}
+
+/* RETURN whether a store was stopped, and let go on: it happens at any moment. */
+static bool note_store(void)
+{
+	if (!smx_engine.watched || !smx_uar_pages_take_stored())
+		return false;
+	smx_engine.store_until_ns = smx_clock_ns() + STORE_PATIENCE_NS;
+	smx_engine.watch_found = true;
+	return true;
 }
 
 /* How the thread learns of what other processes send. It listens for requests and answers, and is woken for
@@ -110,8 +115,10 @@ static void look_again(struct listener *l)
 /* Inside; outside while it sleeps. */
 static void sleep_until(uint64_t due_ns, struct listener *l)
 {
-	uint32_t *word = smx_engine.wake, seq = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+	uint32_t *word = smx_engine.wake, seq = __atomic_load_n(word, __ATOMIC_SEQ_CST);
 
+	if (note_store())
+		return;
 	if (l->nap_ns) {
 		uint64_t nap_end_ns = smx_clock_ns() + l->nap_ns;
 
@@ -126,85 +133,19 @@ static void sleep_until(uint64_t due_ns, struct listener *l)
 	smx_engine_enter();
 	smx_engine.thread_until_ns = 0;
 	smx_dev_doze(smx_engine.dev, false, false);
+	note_store();
 }
 
-/* From outside: a page stopped a thread. */
-static void enter_for_store(void)
+/* RETURN whether the program's next store wakes us. What was rung before is found. */
+static bool shut_pages(void)
 {
-	smx_uar_pages_unprotect();
-	smx_engine_enter();
-	smx_engine.pages_shut = false;
-	smx_engine.store_until_ns = smx_clock_ns() + STORE_PATIENCE_NS;
-}
+	bool fresh;
 
-/* From outside, while pages are protected: who is inside may have been stopped by one. */
-static void enter_past_stopped(void)
-{
-	for (unsigned int i = 0; !smx_engine_try_enter(); i++) {
-		if (i < SPINS) {
-			smx_cpu_relax();
-		} else if (smx_uar_pages_wait(STOPPED_LOOK_NS) == SMX_UAR_STORED) {
-			enter_for_store();
-			return;
-		}
-	}
-}
-
-/* Sleeps with pages protected, from outside to inside. The pages are still shut when the sleep was
- * without event. */
-static void sleep_protected(uint64_t ns)
-{
-	enum smx_uar_wait why = smx_uar_pages_wait(ns);
-
-	if (why == SMX_UAR_STORED)
-		enter_for_store();
-	else
-		enter_past_stopped();
-	smx_engine.on_pages = false;
-	smx_engine.thread_until_ns = 0;
-	if (why == SMX_UAR_WOKEN && smx_engine.pages_shut)
-		smx_engine_thread_open_pages();
-}
-
-/* Until the program's next store to a UAR page, or until the device has something to do. Leaving the
- * device may take a turn for others, which opens the pages. Another process's first message is noticed
- * when a wait ends; from then on the thread naps instead. */
-static void sleep_on_pages(void)
-{
-	uint32_t heard;
-
-	if (!smx_dev_doze(smx_engine.dev, true, true))
-		return;
-	heard = __atomic_load_n(smx_engine.wake, __ATOMIC_ACQUIRE);
-	smx_engine.pages_shut = true;
-	smx_engine_leave();
-	if (smx_engine.pages_shut && !smx_uar_pages_protect()) {
-		smx_engine_enter();
-		smx_engine.pages_shut = false;
-		smx_dev_doze(smx_engine.dev, false, false);
-		return;
-	}
-	enter_past_stopped();
-	while (smx_engine.pages_shut) {
-		uint64_t now_ns = smx_clock_ns(), until_ns = now_ns +
-			(smx_dev_is_reachable(smx_engine.dev) ? WATCH_SLEEP_REACHABLE_NS : WATCH_SLEEP_MAX_NS);
-
-		/* What was rung before the pages were protected is in the records. */
-		smx_engine.watch_found = smx_dev_poll_watched(smx_engine.dev);
-		if (smx_engine.watch_found || smx_engine.stop || !smx_engine.watched ||
-		    smx_engine.due_ns <= now_ns ||
-		    __atomic_load_n(smx_engine.wake, __ATOMIC_ACQUIRE) != heard) {
-			smx_engine_thread_open_pages();
-			break;
-		}
-		if (until_ns > smx_engine.due_ns)
-			until_ns = smx_engine.due_ns;
-		smx_engine.thread_until_ns = until_ns;
-		smx_engine.on_pages = true;
-		smx_engine_leave();
-		sleep_protected(smx_engine.pages_shut ? until_ns - now_ns : 0);
-	}
-	smx_dev_doze(smx_engine.dev, false, false);
+	if (!smx_uar_pages_open(on_store) || !smx_uar_pages_protect(&fresh))
+		return false;
+	if (fresh && smx_dev_poll_watched(smx_engine.dev))
+		smx_engine.watch_found = true;
+	return true;
 }
 
 static void let_others(void)
@@ -217,26 +158,25 @@ static void let_others(void)
 /* There is nothing to do, but a program may ring by itself. RETURN how long the next nap is. */
 static uint64_t watch(uint64_t nap_ns, struct listener *l)
 {
-	uint64_t now_ns = smx_clock_ns(), until_ns;
+	uint64_t now_ns = smx_clock_ns(), sleep_ns = nap_ns;
 
 	if (smx_engine.watch_found)
 		found_ns = now_ns;
 	smx_engine.watch_found = false;
 	if (now_ns - found_ns < WATCH_SPIN_NS) {
+		smx_uar_pages_unprotect();
 		let_others();
 		return WATCH_NAP_MIN_NS;
 	}
 	if (smx_engine.store_until_ns && now_ns > smx_engine.store_until_ns)
 		smx_engine.store_until_ns = 0;
-	/* What other processes send ends a nap at once, a sleep on pages not. */
-	if (nap_ns > WATCH_NAP_LAST_NS && !smx_engine.store_until_ns &&
-	    !smx_dev_is_linked(smx_engine.dev) && smx_uar_pages_open()) {
-		sleep_on_pages();
-		smx_engine_look(true);
-		return nap_ns;
+	if (nap_ns > WATCH_NAP_LAST_NS && !smx_engine.store_until_ns && shut_pages()) {
+		if (smx_engine.watch_found)
+			return nap_ns;
+		sleep_ns = WATCH_SLEEP_MAX_NS;
 	}
-	until_ns = now_ns + nap_ns;
-	sleep_until(until_ns < smx_engine.due_ns ? until_ns : smx_engine.due_ns, l);
+	sleep_ns += now_ns;
+	sleep_until(sleep_ns < smx_engine.due_ns ? sleep_ns : smx_engine.due_ns, l);
 	if (nap_ns > WATCH_NAP_LAST_NS)
 		smx_engine_look(true);
 	return nap_ns * 2 < WATCH_NAP_MAX_NS ? nap_ns * 2 : WATCH_NAP_MAX_NS;
@@ -262,6 +202,7 @@ static void *device_thread(void *arg)
 		} else if (smx_engine.watched) {
 			nap_ns = watch(nap_ns, &listener);
 		} else {
+			smx_uar_pages_unprotect();
 			sleep_until(smx_engine.due_ns, &listener);
 		}
 	}
