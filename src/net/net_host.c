@@ -57,7 +57,7 @@ struct host {
 	uint32_t inbound[SMX_HOST_SLOTS], inbound_count;
 	uint32_t dirty[SMX_HOST_SLOTS], dirty_count;
 	uint32_t blocked_count;
-	uint8_t own[SMX_HOST_BLOCKS / 8];
+	uint8_t own[SMX_PORT_OWN_BYTES];	/* all, while nobody was joined */
 	struct peer *peer[SMX_HOST_SLOTS];
 	struct smx_arrived arrived;
 };
@@ -80,9 +80,7 @@ static struct smx_host_slot *own_slot(const struct host *h)
 
 static bool is_own(const struct host *h, uint32_t qpn)
 {
-	uint32_t block = qpn >> SMX_HOST_BLOCK_BITS & (SMX_HOST_BLOCKS - 1);
-
-	return !h->reg.joined || (h->own[block / 8] >> (block % 8) & 1);
+	return smx_port_is_own(&h->port, qpn);
 }
 
 /* ------------------------------------------------------------------ joining */
@@ -102,6 +100,7 @@ static bool join(struct host *h)
 		smx_log(SMX_LOG_WARN, "no other process will be reached: %s", why);
 		return false;
 	}
+	memset(h->own, 0, sizeof(h->own));
 	h->probe = now_ns() ^ (uint64_t)getpid() << 32 ^ (uintptr_t)h;
 	own_slot(h)->probe_value = h->probe;
 	__atomic_store_n(&own_slot(h)->probe_addr, (uintptr_t)&h->probe, __ATOMIC_RELEASE);
@@ -276,8 +275,6 @@ static bool host_admit(struct smx_port *port, const struct smx_frame *f, uint64_
 	uint32_t to, bytes;
 
 	*most = LOCAL_PAYLOAD_BYTES;
-	if (is_own(h, f->dst_qpn))
-		return true;
 	p = link_to(h, f->dst_qpn, &to);
 	if (!p)
 		return true;	/* it will vanish */
@@ -441,10 +438,6 @@ static void host_send(struct smx_port *port, struct smx_frame *f)
 
 	if (f->dst_qpn == 0xffffff) {
 		send_multicast(h, f);
-		return;
-	}
-	if (is_own(h, f->dst_qpn)) {
-		port->deliver(port->deliver_arg, f);
 		return;
 	}
 	p = link_to(h, f->dst_qpn, &to);
@@ -762,6 +755,7 @@ static void host_forked(struct smx_port *port)
 
 	drop_links(h);
 	smx_host_close(&h->reg);
+	memset(h->own, 0xff, sizeof(h->own));
 	h->tried = false;
 }
 
@@ -795,5 +789,7 @@ struct smx_port *smx_net_host_create(const struct smx_net_host_attr *attr)
 	h->port.max_payload_bytes = LOCAL_PAYLOAD_BYTES;
 	h->port.untimed = true;
 	h->port.immediate = true;
+	memset(h->own, 0xff, sizeof(h->own));
+	h->port.own = h->own;
 	return &h->port;
 }

@@ -38,11 +38,13 @@ static const struct smx_port_ops loop_ops = {
 
 struct smx_port *smx_net_loop_create(void)
 {
+	static const uint8_t all[SMX_PORT_OWN_BYTES] = { [0 ... SMX_PORT_OWN_BYTES - 1] = 0xff };
 	struct smx_port *port = calloc(1, sizeof(*port));
 
 	if (!port)
 		return NULL;
 	port->ops = &loop_ops;
+	port->own = all;
 	port->max_payload_bytes = LOOP_PAYLOAD_BYTES;
 	port->immediate = true;
 	return port;

@@ -55,6 +55,18 @@ struct smx_port {
 	uint32_t bell_seen;		/* by poll() */
 	uint64_t requests, answers;	/* frames from outside, ever */
 	struct smx_port_public *public;	/* what others may read of this device; NULL: nobody */
+	/* A bit for each block of SMX_PORT_NUMBERS numbers: what goes there is delivered here, at once and
+	 * without asking the port. NULL: the port is asked for all. */
+	const uint8_t *own;
 };
+
+enum { SMX_PORT_OWN_BYTES = (1 << 24) / SMX_PORT_NUMBERS / 8 };
+
+static inline bool smx_port_is_own(const struct smx_port *port, uint32_t qpn)
+{
+	uint32_t block = (qpn & 0xffffff) / SMX_PORT_NUMBERS;
+
+	return port->own && port->own[block / 8] >> block % 8 & 1;
+}
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* UAR pages: their list, their registers, and userfaultfd.
  *
- * The list changes inside the device and under the lock here; the thread reads it under the lock
- * alone when it protects and unprotects. */
+ * The list changes inside the device and under the lock here. The thread that opens pages takes only that
+ * lock, which nobody holds who may be stopped by a page. */
 #include "verbs/engine_pages.h"
 
 #include <errno.h>
@@ -14,6 +14,7 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -46,9 +47,12 @@ enum {
 static struct {
 	pthread_mutex_t lock;
 	struct smx_uar_page *list;
-	int uffd, wake_fd;
+	int uffd, stop_fd;
 	bool refused; /* by the system or the setting: nothing is ever protected */
-} pages = { .lock = PTHREAD_MUTEX_INITIALIZER, .uffd = -1, .wake_fd = -1 };
+	bool protected, stored; /* written under the lock, read by anyone */
+	void (*on_store)(void);
+	pthread_t opener;
+} pages = { .lock = PTHREAD_MUTEX_INITIALIZER, .uffd = -1, .stop_fd = -1 };
 
 int smx_uar_page_map(struct smx_uar_page *page)
 {
@@ -75,6 +79,31 @@ static struct uffdio_range range_of(const struct smx_uar_page *page)
 	return (struct uffdio_range){ .start = (uintptr_t)page->base, .len = page->bytes };
 }
 
+static int write_protect(struct smx_uar_page *page, bool on)
+{
+	struct uffdio_writeprotect wp = {
+		.range = range_of(page),
+		.mode = on ? UFFDIO_WRITEPROTECT_MODE_WP : 0,
+	};
+	int rc;
+
+	do
+		rc = ioctl(pages.uffd, UFFDIO_WRITEPROTECT, &wp);
+	while (rc && (errno == EAGAIN || errno == EINTR));
+	return rc;
+}
+
+/* Messages about stopped threads are never read: unprotecting wakes their threads and takes the messages
+ * back. Under the lock. */
+static void unprotect_all(void)
+{
+	for (struct smx_uar_page *page = pages.list; page; page = page->next) {
+		if (page->registered)
+			write_protect(page, false);
+	}
+	__atomic_store_n(&pages.protected, false, __ATOMIC_RELAXED);
+}
+
 void smx_uar_page_add(struct smx_uar_page *page)
 {
 	if (page->listed)
@@ -83,6 +112,8 @@ void smx_uar_page_add(struct smx_uar_page *page)
 	__atomic_store_n(&page->listed, true, __ATOMIC_RELAXED);
 	page->next = pages.list;
 	pages.list = page;
+	if (pages.protected)	/* it is not: all or none */
+		unprotect_all();
 	pthread_mutex_unlock(&pages.lock);
 }
 
@@ -161,55 +192,90 @@ static void refuse(const char *what)
 	pages.refused = true;
 }
 
-bool smx_uar_pages_open(void)
+/* The opener: what it does must not need the device. */
+static void *open_for_stores(void *arg)
 {
-	int uffd, wake_fd;
+	struct pollfd fds[2] = {
+		{ .fd = pages.uffd, .events = POLLIN },
+		{ .fd = pages.stop_fd, .events = POLLIN },
+	};
+
+	(void)arg;
+	prctl(PR_SET_NAME, "softmlx5-uar");
+	for (;;) {
+		if (poll(fds, 2, -1) < 0)
+			continue;
+		pthread_mutex_lock(&pages.lock);
+		unprotect_all();
+		__atomic_store_n(&pages.stored, true, __ATOMIC_SEQ_CST);
+		pthread_mutex_unlock(&pages.lock);
+		pages.on_store();
+		if (fds[0].revents != POLLIN || fds[1].revents)	/* the end; or the program closed them */
+			return NULL;
+	}
+}
+
+static void close_fds(void)
+{
+	if (pages.uffd >= 0)
+		close(pages.uffd);
+	if (pages.stop_fd >= 0)
+		close(pages.stop_fd);
+	pages.uffd = -1;
+	pages.stop_fd = -1;
+}
+
+/* RETURN what could not be had, with errno, or NULL. */
+static const char *start_opener(void)
+{
+	int err;
+
+	pages.uffd = open_uffd();
+	if (pages.uffd < 0)
+		return "userfaultfd";
+	pages.stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (pages.stop_fd < 0)
+		return "eventfd";
+	err = pthread_create(&pages.opener, NULL, open_for_stores, NULL);
+	errno = err;
+	return err ? "a thread" : NULL;
+}
+
+bool smx_uar_pages_open(void (*on_store)(void))
+{
+	const char *missing;
 
 	if (pages.uffd >= 0)
 		return true;
 	if (pages.refused || !strcmp(smx_setting_text(SMX_SET_DOORBELLS), "poll"))
 		return false;
-	uffd = open_uffd();
-	wake_fd = uffd < 0 ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (wake_fd < 0) {
-		refuse(uffd < 0 ? "userfaultfd" : "eventfd");
-		if (uffd >= 0)
-			close(uffd);
-		return false;
-	}
-	pthread_mutex_lock(&pages.lock);
-	pages.uffd = uffd;
-	pages.wake_fd = wake_fd;
-	pthread_mutex_unlock(&pages.lock);
-	return true;
+	pages.on_store = on_store;
+	missing = start_opener();
+	if (!missing)
+		return true;
+	refuse(missing);
+	close_fds();
+	return false;
 }
 
 void smx_uar_pages_close(void)
 {
+	const uint64_t one = 1;
+
+	if (pages.uffd < 0)
+		return;
 	pthread_mutex_lock(&pages.lock);
+	unprotect_all();
 	for (struct smx_uar_page *page = pages.list; page; page = page->next)
 		unregister(page);
-	if (pages.uffd >= 0)
-		close(pages.uffd);
-	if (pages.wake_fd >= 0)
-		close(pages.wake_fd);
-	pages.uffd = -1;
-	pages.wake_fd = -1;
 	pthread_mutex_unlock(&pages.lock);
-}
-
-static int write_protect(struct smx_uar_page *page, bool on)
-{
-	struct uffdio_writeprotect wp = {
-		.range = range_of(page),
-		.mode = on ? UFFDIO_WRITEPROTECT_MODE_WP : 0,
-	};
-	int rc;
-
-	do
-		rc = ioctl(pages.uffd, UFFDIO_WRITEPROTECT, &wp);
-	while (rc && (errno == EAGAIN || errno == EINTR));
-	return rc;
+	if (write(pages.stop_fd, &one, sizeof(one)) == sizeof(one))
+		pthread_join(pages.opener, NULL);
+	else	/* the program closed it */
+		pthread_detach(pages.opener);
+	pthread_mutex_lock(&pages.lock);
+	close_fds();
+	pthread_mutex_unlock(&pages.lock);
 }
 
 static int protect(struct smx_uar_page *page)
@@ -228,19 +294,15 @@ static int protect(struct smx_uar_page *page)
 	return write_protect(page, true);
 }
 
-static void unprotect_all(void)
-{
-	for (struct smx_uar_page *page = pages.list; page; page = page->next) {
-		if (page->registered)
-			write_protect(page, false);
-	}
-}
-
-bool smx_uar_pages_protect(void)
+bool smx_uar_pages_protect(bool *fresh)
 {
 	bool ok = true;
 
+	*fresh = !smx_uar_pages_are_protected();
+	if (!*fresh)
+		return true;
 	pthread_mutex_lock(&pages.lock);
+	__atomic_store_n(&pages.protected, true, __ATOMIC_RELAXED);
 	for (struct smx_uar_page *page = pages.list; page && ok; page = page->next)
 		ok = !protect(page);
 	if (!ok) {
@@ -253,39 +315,24 @@ bool smx_uar_pages_protect(void)
 	return ok;
 }
 
-/* The messages about stopped threads are not read: unprotecting wakes their threads and takes the
- * messages back. */
 void smx_uar_pages_unprotect(void)
 {
+	if (!smx_uar_pages_are_protected())
+		return;
 	pthread_mutex_lock(&pages.lock);
 	unprotect_all();
 	pthread_mutex_unlock(&pages.lock);
 }
 
-enum smx_uar_wait smx_uar_pages_wait(uint64_t ns)
+bool smx_uar_pages_are_protected(void)
 {
-	struct timespec timeout = { (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };
-	struct pollfd fds[2] = {
-		{ .fd = pages.uffd, .events = POLLIN },
-		{ .fd = pages.wake_fd, .events = POLLIN },
-	};
-	uint64_t count;
-
-	if (ppoll(fds, 2, &timeout, NULL) <= 0)
-		return SMX_UAR_TIMEOUT;
-	if (fds[1].revents & POLLIN && read(pages.wake_fd, &count, sizeof(count)) < 0)
-		return SMX_UAR_WOKEN;
-	return fds[0].revents ? SMX_UAR_STORED : SMX_UAR_WOKEN;
+	return __atomic_load_n(&pages.protected, __ATOMIC_RELAXED);
 }
 
-void smx_uar_pages_wake(void)
+bool smx_uar_pages_take_stored(void)
 {
-	const uint64_t one = 1;
-	int saved_errno = errno;
-
-	/* It fails only when the counter is full: then it wakes already. */
-	if (write(pages.wake_fd, &one, sizeof(one)) < 0)
-		errno = saved_errno;
+	return __atomic_load_n(&pages.stored, __ATOMIC_SEQ_CST) &&
+	       __atomic_exchange_n(&pages.stored, false, __ATOMIC_SEQ_CST);
 }
 
 /* ---- fork ---- */
@@ -305,10 +352,7 @@ void smx_uar_pages_fork_child(void)
 	pthread_mutex_init(&pages.lock, NULL);
 	for (struct smx_uar_page *page = pages.list; page; page = page->next)
 		page->registered = false;
-	if (pages.uffd >= 0)
-		close(pages.uffd);
-	if (pages.wake_fd >= 0)
-		close(pages.wake_fd);
-	pages.uffd = -1;
-	pages.wake_fd = -1;
+	pages.protected = false;
+	pages.stored = false;
+	close_fds();
 }

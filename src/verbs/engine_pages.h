@@ -2,9 +2,9 @@
 /* UAR pages that programs store to themselves (DESIGN D5).
  *
  * Such a page is ordinary memory. While the device is awake it looks whether a register was written.
- * When it goes to sleep the pages are write-protected by userfaultfd: the next store stops its
- * thread until the device's thread has taken the protection off, and so wakes the device. The
- * driver's own queues ring by a page of their own, which nothing watches. */
+ * When it goes to sleep the pages are write-protected by userfaultfd: the next store stops its thread
+ * until a small thread of ours has taken the protection off and woken the device. Whoever stores may
+ * therefore hold any lock. The driver's own queues ring by a page of their own, which nothing watches. */
 #ifndef SMX_ENGINE_PAGES_H
 #define SMX_ENGINE_PAGES_H
 
@@ -28,25 +28,21 @@ void smx_uar_page_unmap(struct smx_uar_page *page);
 void smx_uar_page_add(struct smx_uar_page *page);
 void smx_uar_page_remove(struct smx_uar_page *page);
 
-/* Inside, while nothing is protected: was a register of any page stored to since the last call? */
+/* Inside: was a register of any page stored to since the last call? */
 bool smx_uar_pages_rung(void);
 
-/* What follows is for the device's thread alone; all but open and close without the device's lock:
- * who holds that may be stopped by a protected page until the thread unprotects it. */
-
-/* RETURN whether pages can be protected. Asks the system once. */
-bool smx_uar_pages_open(void);
+/* For the device's thread alone. RETURN whether pages can be protected; asks the system once. From then on
+ * until smx_uar_pages_close() another thread waits for stores, and calls on_store, without any lock. */
+bool smx_uar_pages_open(void (*on_store)(void));
 void smx_uar_pages_close(void);
-/* RETURN false when the system refuses; nothing is protected then, nor will be. */
-bool smx_uar_pages_protect(void);
-/* Lets stores go on that were stopped. */
-void smx_uar_pages_unprotect(void);
 
-/* Sleeps until a thread was stopped by a page (STORED), smx_uar_pages_wake() or ns nanoseconds. */
-enum smx_uar_wait { SMX_UAR_TIMEOUT, SMX_UAR_STORED, SMX_UAR_WOKEN };
-enum smx_uar_wait smx_uar_pages_wait(uint64_t ns);
-/* From any thread, inside. */
-void smx_uar_pages_wake(void);
+/* Inside, on the device's thread. RETURN false when the system refuses; nothing is protected then, nor
+ * will be. *fresh: they were not protected already. */
+bool smx_uar_pages_protect(bool *fresh);
+void smx_uar_pages_unprotect(void);
+bool smx_uar_pages_are_protected(void);	/* a store ends it at any time */
+/* RETURN whether a store was stopped, and let go on, since the last call. It may not have happened yet. */
+bool smx_uar_pages_take_stored(void);
 
 /* Around fork(), inside. The child has copies of the pages; its parent's descriptors must not be
  * used there: they act on the parent's memory. */

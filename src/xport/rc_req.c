@@ -69,7 +69,8 @@ static bool admit(struct smx_dev *dev, struct smx_requester *st, uint8_t op, uin
 	struct smx_frame *f = &dev->req_work->frame;
 	uint64_t most;
 
-	if (!dev->port->ops->admit)
+	st->port_full = false;
+	if (smx_port_is_own(dev->port, f->dst_qpn) || !dev->port->ops->admit)
 		return true;
 	f->op = op;
 	f->length = length;
@@ -410,7 +411,7 @@ static void transmit(struct smx_dev *dev, struct smx_qp *qp, struct smx_requeste
 		st->current = slot->next;
 	}
 
-	dev->port->ops->send(dev->port, f);
+	smx_xport_send(dev, f);
 
 	if (slot->state != SMX_SLOT_SENT)
 		return;

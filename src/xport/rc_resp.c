@@ -155,7 +155,7 @@ static void send_ack(struct smx_resp_work *w)
 
 	ack->psn = psn_add(w->c->epsn, SMX_RESP_PSN_MASK);
 	ack->msn = w->c->msn;
-	w->dev->port->ops->send(w->dev->port, ack);
+	smx_xport_send(w->dev, ack);
 }
 
 void smx_resp_ack(struct smx_resp_work *w)
@@ -175,7 +175,7 @@ static void send_nak(struct smx_resp_work *w, uint8_t syndrome, uint32_t psn, en
 	nak.check = (uint16_t)check;
 	nak.text = text;
 	w->c->nak_sent = true;
-	w->dev->port->ops->send(w->dev->port, &nak);
+	smx_xport_send(w->dev, &nak);
 }
 
 void smx_resp_rnr(struct smx_resp_work *w)

@@ -121,7 +121,7 @@ static void answer_atomic(struct smx_resp_work *w, uint64_t old)
 	r.psn = w->f->psn;
 	r.msn = w->c->msn;
 	r.atomic[0] = old;
-	w->dev->port->ops->send(w->dev->port, &r);
+	smx_xport_send(w->dev, &r);
 }
 
 /* Sends part of a READ's answer: n bytes that walk stands at, of which off were sent before. RETURN
@@ -140,7 +140,7 @@ static bool answer_part(struct smx_resp_work *w, struct smx_walk *walk, uint64_t
 	r.msn = w->c->msn;
 	r.length = n;
 	r.walk = n ? walk : NULL;
-	w->dev->port->ops->send(w->dev->port, &r);
+	smx_xport_send(w->dev, &r);
 	if (!r.gather_check)
 		return true;
 	/* Its text may lie where ours is made. */

@@ -50,6 +50,14 @@ void smx_rndv_destroy(struct smx_qp *qp);
 
 /* The port's deliver callback: finds the queue pair and hands the frame to responder or completer. */
 void smx_xport_deliver(void *dev, struct smx_frame *f);
+/* To whoever has f->dst_qpn. What stays in this device does not pass the port. */
+static inline void smx_xport_send(struct smx_dev *dev, struct smx_frame *f)
+{
+	if (smx_port_is_own(dev->port, f->dst_qpn))
+		smx_xport_deliver(dev, f);
+	else
+		dev->port->ops->send(dev->port, f);
+}
 void smx_xport_room(void *dev);	/* the port's room callback */
 
 /* Decodes the WQE at block counter at. RETURN what is wrong with it. Given by dev as xport may not include it:
