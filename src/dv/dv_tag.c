@@ -133,7 +133,7 @@ static void await(struct smx_dv_tags *tags, const struct ibv_ops_wr *wr, uint32_
 	tags->op[tags->op_tail++ & (sq->bb_count - 1)] = (struct smx_dv_tag_op){
 		.wr_id = wr->wr_id,
 		.entry = entry,
-		.head = sq->head + sq->wr.nreq,
+		.head = sq->wr.head,
 		.tail_bb = sq->cur_post,
 	};
 	if (entry != SMX_DV_TAG_NO_ENTRY)
@@ -147,7 +147,7 @@ static void post_one(struct smx_dv_tags *tags, struct ibv_ops_wr *wr)
 	struct smx_wqe_tag *seg;
 	uint8_t op = SMX_TAG_OP_NOP;
 
-	smx_wqe_open(tags->cmd, &(struct smx_wqe_head){ .opmod_op = SMX_OP_TAG_MATCHING, .wr_id = wr->wr_id });
+	smx_wqe_open(tags->cmd, SMX_OP_TAG_MATCHING, to_be32(0), 0, 0, wr->wr_id, 1);
 	seg = smx_wqe_put(sq, sizeof(*seg) / SMX_WQE_DS);
 	*seg = (struct smx_wqe_tag){ .flags = wr->flags & IBV_OPS_SIGNALED ? SMX_TAG_CQE : 0 };
 	if (wr->flags & IBV_OPS_TM_SYNC) {
@@ -165,7 +165,7 @@ static void post_one(struct smx_dv_tags *tags, struct ibv_ops_wr *wr)
 		seg->index = to_be16((uint16_t)entry);
 	}
 	seg->op = (uint8_t)(op << 4);
-	smx_wqe_close(tags->cmd);
+	smx_wqe_close(tags->cmd, sq->wr.ds);
 	if (wr->flags & IBV_OPS_SIGNALED)
 		await(tags, wr, entry);
 	else if (wr->opcode == IBV_WR_TAG_DEL)	/* nobody will say whether a message was faster */
@@ -176,7 +176,8 @@ int smx_dv_post_srq_ops(struct ibv_srq *ibsrq, struct ibv_ops_wr *wr, struct ibv
 {
 	struct smx_dv_srq *srq = smx_dv_srq_of(ibsrq);
 	struct smx_dv_tags *tags = srq->tags;
-	uint32_t nreq;
+	struct smx_dv_sq *sq;
+	bool any;
 	int err = 0;
 
 	if (!tags) {
@@ -184,8 +185,9 @@ int smx_dv_post_srq_ops(struct ibv_srq *ibsrq, struct ibv_ops_wr *wr, struct ibv
 		return REFUSE_OP(srq, SMX_CHECK_OBJECT_ARG, "ibv_post_srq_ops on SRQ 0x%" PRIx32
 				 ", which does not match tags", srq->srqn);
 	}
+	sq = &tags->cmd->sq;
 	smx_dv_lock(&srq->lock);
-	tags->cmd->sq.wr.nreq = 0;
+	sq->wr.head = sq->head;
 	for (; wr; wr = wr->next) {
 		err = check(srq, wr);
 		if (err) {
@@ -194,11 +196,11 @@ int smx_dv_post_srq_ops(struct ibv_srq *ibsrq, struct ibv_ops_wr *wr, struct ibv
 		}
 		post_one(tags, wr);
 	}
-	nreq = tags->cmd->sq.wr.nreq;
-	if (nreq)
+	any = sq->wr.head != sq->head;
+	if (any)
 		smx_sq_doorbell(tags->cmd);
 	smx_dv_unlock(&srq->lock);
-	if (nreq && tags->cmd->ring_sq)
+	if (any && tags->cmd->ring_sq)
 		tags->cmd->ring_sq(tags->cmd);
 	return err;
 }
