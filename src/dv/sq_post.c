@@ -14,32 +14,40 @@ enum shape { SHAPE_NONE, SHAPE_SEND, SHAPE_RDMA, SHAPE_ATOMIC, SHAPE_BIND, SHAPE
 #define KINDS_RELIABLE (KIND(RC) | KIND(XRC_INI))
 #define KINDS_CONNECTED (KINDS_RELIABLE | KIND(UC))
 
+enum imm { IMM_ZERO, IMM_DATA, IMM_RKEY, IMM_WINDOW };	/* the control segment's last word */
+
 static const struct post_op {
-	enum shape shape;
-	enum smx_wqe_op op;
-	uint32_t kinds;		/* that take it here; a DCI has no way to name its target */
+	uint8_t shape;		/* enum shape */
+	uint8_t op;		/* enum smx_wqe_op */
+	uint8_t kinds;		/* that take it here; a DCI has no way to name its target */
 	uint8_t ds;		/* without address and data */
+	uint8_t imm;		/* enum imm */
+	uint8_t wr_data;
 } post_ops[] = {
-	[IBV_WR_RDMA_WRITE] = { SHAPE_RDMA, SMX_OP_RDMA_WRITE, KINDS_CONNECTED, 2 },
-	[IBV_WR_RDMA_WRITE_WITH_IMM] = { SHAPE_RDMA, SMX_OP_RDMA_WRITE_IMM, KINDS_CONNECTED, 2 },
-	[IBV_WR_SEND] = { SHAPE_SEND, SMX_OP_SEND, KINDS_CONNECTED | KIND(UD), 1 },
-	[IBV_WR_SEND_WITH_IMM] = { SHAPE_SEND, SMX_OP_SEND_IMM, KINDS_CONNECTED | KIND(UD), 1 },
-	[IBV_WR_RDMA_READ] = { SHAPE_RDMA, SMX_OP_RDMA_READ, KINDS_RELIABLE, 2 },
-	[IBV_WR_ATOMIC_CMP_AND_SWP] = { SHAPE_ATOMIC, SMX_OP_ATOMIC_CS, KINDS_RELIABLE, 3 },
-	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { SHAPE_ATOMIC, SMX_OP_ATOMIC_FA, KINDS_RELIABLE, 3 },
-	[IBV_WR_LOCAL_INV] = { SHAPE_INVALIDATE, SMX_OP_UMR, KINDS_CONNECTED | KIND(DCI), 8 },
-	[IBV_WR_BIND_MW] = { SHAPE_BIND, SMX_OP_UMR, KINDS_CONNECTED | KIND(DCI), 12 },
-	[IBV_WR_SEND_WITH_INV] = { SHAPE_SEND, SMX_OP_SEND_INVAL, KINDS_CONNECTED, 1 },
+	[IBV_WR_RDMA_WRITE] = { SHAPE_RDMA, SMX_OP_RDMA_WRITE, KINDS_CONNECTED, 2, 0, 0 },
+	[IBV_WR_RDMA_WRITE_WITH_IMM] = { SHAPE_RDMA, SMX_OP_RDMA_WRITE_IMM, KINDS_CONNECTED, 2, IMM_DATA, 0 },
+	[IBV_WR_SEND] = { SHAPE_SEND, SMX_OP_SEND, KINDS_CONNECTED | KIND(UD), 1, 0, 0 },
+	[IBV_WR_SEND_WITH_IMM] = { SHAPE_SEND, SMX_OP_SEND_IMM, KINDS_CONNECTED | KIND(UD), 1, IMM_DATA, 0 },
+	[IBV_WR_RDMA_READ] = { SHAPE_RDMA, SMX_OP_RDMA_READ, KINDS_RELIABLE, 2, 0, 0 },
+	[IBV_WR_ATOMIC_CMP_AND_SWP] = { SHAPE_ATOMIC, SMX_OP_ATOMIC_CS, KINDS_RELIABLE, 3, 0, 0 },
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { SHAPE_ATOMIC, SMX_OP_ATOMIC_FA, KINDS_RELIABLE, 3, 0, 0 },
+	[IBV_WR_LOCAL_INV] = { SHAPE_INVALIDATE, SMX_OP_UMR, KINDS_CONNECTED | KIND(DCI), 8, IMM_RKEY,
+			       IBV_WC_LOCAL_INV },
+	[IBV_WR_BIND_MW] = { SHAPE_BIND, SMX_OP_UMR, KINDS_CONNECTED | KIND(DCI), 12, IMM_WINDOW, IBV_WC_BIND_MW },
+	[IBV_WR_SEND_WITH_INV] = { SHAPE_SEND, SMX_OP_SEND_INVAL, KINDS_CONNECTED, 1, IMM_RKEY, 0 },
 };
 
-static int check_op(struct smx_dv_qp *qp, const struct ibv_send_wr *wr)
+static bool takes_op(const struct smx_dv_qp *qp, const struct ibv_send_wr *wr)
+{
+	return (unsigned int)wr->opcode < SMX_COUNT(post_ops) && post_ops[wr->opcode].kinds >> qp->kind & 1;
+}
+
+static __attribute__((noinline)) int refuse_op(struct smx_dv_qp *qp, const struct ibv_send_wr *wr)
 {
 	if ((unsigned int)wr->opcode >= SMX_COUNT(post_ops) ||
 	    post_ops[wr->opcode].shape == SHAPE_NONE)
 		return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_OPCODE, "wr_id 0x%" PRIx64 " opcode %d", wr->wr_id,
 				     (int)wr->opcode);
-	if (post_ops[wr->opcode].kinds & 1u << qp->kind)
-		return 0;
 	if (qp->kind == SMX_DV_DCI)
 		return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_DC_ADDR, "wr_id 0x%" PRIx64 " opcode %d: ibv_post_send "
 				     "cannot name a DCT, mlx5dv_wr_set_dc_addr can", wr->wr_id, (int)wr->opcode);
@@ -49,7 +57,7 @@ static int check_op(struct smx_dv_qp *qp, const struct ibv_send_wr *wr)
 
 /* Segments that the request's data takes, or -errno after a refusal. *inline_bytes is their sum with
  * IBV_SEND_INLINE. */
-static int data_ds(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, size_t *inline_bytes)
+SMX_INLINE int data_ds(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, size_t *inline_bytes)
 {
 	size_t total = 0;
 
@@ -69,7 +77,7 @@ static int data_ds(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, size_t *i
 	return total ? (int)((total + sizeof(struct smx_wqe_inline) + SMX_WQE_DS - 1) / SMX_WQE_DS) : 0;
 }
 
-static int check_room(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, uint32_t ds)
+SMX_INLINE int check_room(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, uint32_t ds)
 {
 	struct smx_dv_sq *sq = &qp->sq;
 	uint32_t bb = (ds + SMX_DS_PER_BB - 1) / SMX_DS_PER_BB, sized = smx_sq_wqe_bb(sq);
@@ -87,9 +95,9 @@ static int check_room(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, uint32
 }
 
 /* All that can be refused, in libmlx5's order. */
-static int check(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, size_t *inline_bytes)
+SMX_INLINE int check(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, const struct post_op *op,
+		     size_t *inline_bytes)
 {
-	const struct post_op *op = &post_ops[wr->opcode];
 	int err, ds = 0;
 
 	if (!__atomic_load_n(&qp->can_post, __ATOMIC_RELAXED)) {
@@ -125,7 +133,7 @@ static int check(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, size_t *inl
 	return check_room(qp, wr, op->ds + smx_addr_ds(qp->kind) + (uint32_t)ds);
 }
 
-static void put_addr(struct smx_dv_qp *qp, const struct ibv_send_wr *wr)
+SMX_INLINE void put_addr(struct smx_dv_qp *qp, const struct ibv_send_wr *wr)
 {
 	struct smx_wqe_av *av;
 
@@ -140,28 +148,34 @@ static void put_addr(struct smx_dv_qp *qp, const struct ibv_send_wr *wr)
 	}
 }
 
-static void put_data(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, bool atomic, size_t inline_bytes)
+static __attribute__((noinline)) void put_inline(struct smx_dv_sq *sq, const struct ibv_send_wr *wr, size_t bytes)
 {
-	struct smx_dv_sq *sq = &qp->sq;
 	struct smx_inline_src src[SMX_WQE_DS_MAX];	/* max_gs is smaller */
 
-	if (!(wr->send_flags & IBV_SEND_INLINE)) {
-		for (int i = 0; i < wr->num_sge; i++) {
-			const struct ibv_sge *sge = &wr->sg_list[i];
-
-			if (sge->length)
-				smx_wqe_put_data(sq, sge->addr, atomic ? 8 : sge->length, sge->lkey);
-		}
-		return;
-	}
 	if (wr->num_sge)
 		sq->wr.inline_seen = true;
-	if (!inline_bytes)
+	if (!bytes)
 		return;
 	for (int i = 0; i < wr->num_sge; i++)
 		src[i] = (struct smx_inline_src){ (void *)(uintptr_t)wr->sg_list[i].addr,
 						  wr->sg_list[i].length };
-	smx_wqe_put_inline(sq, src, (size_t)wr->num_sge, inline_bytes);
+	smx_wqe_put_inline(sq, src, (size_t)wr->num_sge, bytes);
+}
+
+SMX_INLINE void put_data(struct smx_dv_sq *sq, const struct ibv_send_wr *wr, bool atomic)
+{
+	struct smx_cursor at = smx_cursor_at(sq, sq->cur_post, sq->wr.ds);
+	uint32_t ds = sq->wr.ds;
+
+	for (int i = 0; i < wr->num_sge; i++) {
+		const struct ibv_sge *sge = &wr->sg_list[i];
+
+		if (!sge->length)
+			continue;
+		smx_seg_data(smx_cursor_next(&at), sge->addr, atomic ? 8 : sge->length, sge->lkey);
+		ds++;
+	}
+	sq->wr.ds = ds;
 }
 
 static void put_window(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, bool bind)
@@ -172,37 +186,34 @@ static void put_window(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, bool 
 		smx_wqe_put_bind(qp, IBV_MW_TYPE_2, 0, &(struct ibv_mw_bind_info){ 0 });
 }
 
-static be32 control_imm(const struct ibv_send_wr *wr)
+SMX_INLINE be32 control_imm(const struct ibv_send_wr *wr, const struct post_op *op)
 {
-	switch (wr->opcode) {
-	case IBV_WR_SEND_WITH_IMM:
-	case IBV_WR_RDMA_WRITE_WITH_IMM:
+	switch ((enum imm)op->imm) {
+	case IMM_DATA:
 		return smx_raw_be32(wr->imm_data);
-	case IBV_WR_SEND_WITH_INV:
-	case IBV_WR_LOCAL_INV:
+	case IMM_RKEY:
 		return to_be32(wr->invalidate_rkey);
-	case IBV_WR_BIND_MW:
+	case IMM_WINDOW:
 		return to_be32(wr->bind_mw.mw->rkey);
 	default:
 		return to_be32(0);
 	}
 }
 
-static int post_one(struct smx_dv_qp *qp, const struct ibv_send_wr *wr)
+SMX_INLINE int post_one(struct smx_dv_qp *qp, const struct ibv_send_wr *wr)
 {
 	const struct post_op *op;
 	size_t inline_bytes = 0;
-	int err = check_op(qp, wr);
+	int err;
 
-	if (!err)
-		err = check(qp, wr, &inline_bytes);
+	if (!takes_op(qp, wr))
+		return refuse_op(qp, wr);
+	op = &post_ops[wr->opcode];
+	err = check(qp, wr, op, &inline_bytes);
 	if (err)
 		return err;
-	op = &post_ops[wr->opcode];
-	smx_wqe_open(qp, op->op, control_imm(wr), wr->send_flags,
-		     op->shape == SHAPE_BIND ? IBV_WC_BIND_MW :
-		     op->shape == SHAPE_INVALIDATE ? IBV_WC_LOCAL_INV : 0, wr->wr_id, 1);
-	switch (op->shape) {
+	smx_wqe_open(qp, op->op, control_imm(wr, op), wr->send_flags, op->wr_data, wr->wr_id, 1);
+	switch ((enum shape)op->shape) {
 	case SHAPE_BIND:
 	case SHAPE_INVALIDATE:
 		put_window(qp, wr, op->shape == SHAPE_BIND);
@@ -225,7 +236,10 @@ static int post_one(struct smx_dv_qp *qp, const struct ibv_send_wr *wr)
 		put_addr(qp, wr);
 		break;
 	}
-	put_data(qp, wr, op->shape == SHAPE_ATOMIC, inline_bytes);
+	if (wr->send_flags & IBV_SEND_INLINE)
+		put_inline(&qp->sq, wr, inline_bytes);
+	else
+		put_data(&qp->sq, wr, op->shape == SHAPE_ATOMIC);
 	smx_wqe_close(qp, qp->sq.wr.ds);
 	return 0;
 }
