@@ -324,6 +324,8 @@ static bool copy_back(uint64_t addr, uint64_t length, uint64_t off, int prot)
 		if (hole < 0)
 			return false;
 		hole = (uint64_t)hole < end ? hole : (off_t)end;
+		/* Pages that are made all at once cost a tenth. */
+		madvise(at(addr + ((uint64_t)data - off)), (uint64_t)(hole - data), MADV_POPULATE_WRITE);
 		if (!move_bytes(SYS_pread64, addr + ((uint64_t)data - off), (uint64_t)(hole - data), (uint64_t)data))
 			return false;
 	}

@@ -23,6 +23,7 @@
 #include "base/guard.h"
 #include "base/log.h"
 #include "base/settings.h"
+#include "base/share.h"
 #include "verbs/event_queue.h"
 #include "verbs/gid_table.h"
 #include "verbs/objects.h"
@@ -396,6 +397,11 @@ void smx_engine_unlock(void)
 	leave();
 }
 
+unsigned int smx_engine_threads(void)
+{
+	return engine.has_thread;
+}
+
 void smx_engine_ring_drain(struct smx_ring *ring)
 {
 	if (!__atomic_load_n(&ring->queued, __ATOMIC_ACQUIRE))
@@ -767,10 +773,12 @@ static void fork_prepare(void)
 	pthread_mutex_lock(&engine.life);
 	enter();
 	smx_uar_pages_fork_prepare();
+	smx_share_fork_prepare();
 }
 
 static void fork_parent(void)
 {
+	smx_share_fork_parent();
 	smx_uar_pages_fork_parent();
 	leave();
 	pthread_mutex_unlock(&engine.life);
@@ -779,6 +787,7 @@ static void fork_parent(void)
 /* The child has a copy of the device and of all that its queues hold, and one thread: this one. */
 static void fork_child(void)
 {
+	smx_share_fork_child();
 	__atomic_store_n(&engine.word, 0, __ATOMIC_RELAXED);
 	engine.has_thread = false;
 	engine.stop = false;
@@ -862,6 +871,7 @@ void smx_engine_put(void)
 		end_thread();
 		enter();
 		smx_dev_destroy(engine.dev);
+		smx_share_end(0);
 		engine.dev = NULL;
 		engine.due_ns = UINT64_MAX;
 		engine.thread_until_ns = UINT64_MAX;
