@@ -69,6 +69,7 @@ struct smx_mkey_attr {
 	uint64_t start;		/* first address in the key's own space; 0 for zero-based */
 	uint64_t length;	/* bytes; 2^64-1 for implicit */
 	void *host;		/* DIRECT: where start lies in this process */
+	bool shared;		/* DIRECT: other processes may map it (base/share.h), at host */
 	uint32_t max_entries;	/* INDIRECT: translation entries, in 16-byte units */
 	bool update_tag;	/* INDIRECT: a UMR may change key bits [7:0] */
 	bool remote_invalidate;	/* INDIRECT: SEND_WITH_INV may free it */

@@ -148,6 +148,7 @@ int smx_mkey_modify(struct smx_dev *dev, struct smx_mkey *mkey, int which,
 		next.start = attr->start;
 		next.length = attr->length;
 		next.host = attr->host;
+		next.shared = attr->shared;
 		next.cookie = attr->cookie;
 	}
 	if (which & IBV_REREG_MR_CHANGE_PD)

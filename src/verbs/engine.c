@@ -18,6 +18,7 @@
 
 #include "base/guard.h"
 #include "base/settings.h"
+#include "base/share.h"
 #include "verbs/engine_state.h"
 #include "verbs/event_queue.h"
 #include "verbs/gid_table.h"
@@ -304,6 +305,11 @@ void smx_engine_unlock(void)
 	leave();
 }
 
+unsigned int smx_engine_threads(void)
+{
+	return smx_engine.has_thread + smx_uar_pages_are_open();
+}
+
 void smx_engine_ring_drain(struct smx_ring *ring)
 {
 	if (!__atomic_load_n(&ring->queued, __ATOMIC_ACQUIRE))
@@ -426,10 +432,12 @@ static void fork_prepare(void)
 	pthread_mutex_lock(&smx_engine.life);
 	smx_engine_enter();
 	smx_uar_pages_fork_prepare();
+	smx_share_fork_prepare();
 }
 
 static void fork_parent(void)
 {
+	smx_share_fork_parent();
 	smx_uar_pages_fork_parent();
 	leave();
 	pthread_mutex_unlock(&smx_engine.life);
@@ -438,6 +446,7 @@ static void fork_parent(void)
 /* The child has a copy of the device and of all that its queues hold, and one thread: this one. */
 static void fork_child(void)
 {
+	smx_share_fork_child();
 	__atomic_store_n(&smx_engine.word, 0, __ATOMIC_RELAXED);
 	smx_engine.has_thread = false;
 	smx_engine.stop = false;
@@ -519,6 +528,7 @@ void smx_engine_put(void)
 		smx_engine_thread_end();
 		smx_engine_enter();
 		smx_dev_destroy(smx_engine.dev);
+		smx_share_end(0);
 		smx_engine.dev = NULL;
 		smx_engine.due_ns = UINT64_MAX;
 		smx_engine.thread_until_ns = UINT64_MAX;

@@ -25,6 +25,9 @@ struct smx_refusal_log *smx_refusals(void);	/* the process's; exists without a d
 void smx_engine_lock(void);
 void smx_engine_unlock(void);
 
+/* How many threads of this process are ours; they do nothing while the lock is held. Under it. */
+unsigned int smx_engine_threads(void);
+
 /* Doorbells, from the driver's ring() hooks. Each returns after this thread, or another that was
  * inside, has taken it over. */
 struct smx_ring { /* embedded in objects that can be rung; on the hand-over list at most once */

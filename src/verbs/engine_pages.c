@@ -258,6 +258,11 @@ bool smx_uar_pages_open(void (*on_store)(void))
 	return false;
 }
 
+bool smx_uar_pages_are_open(void)
+{
+	return pages.uffd >= 0;
+}
+
 void smx_uar_pages_close(void)
 {
 	const uint64_t one = 1;

@@ -34,6 +34,8 @@ bool smx_uar_pages_rung(void);
 /* For the device's thread alone. RETURN whether pages can be protected; asks the system once. From then on
  * until smx_uar_pages_close() another thread waits for stores, and calls on_store, without any lock. */
 bool smx_uar_pages_open(void (*on_store)(void));
+/* RETURN whether it has: there is one more thread then. */
+bool smx_uar_pages_are_open(void);
 void smx_uar_pages_close(void);
 
 /* Inside, on the device's thread. RETURN false when the system refuses; nothing is protected then, nor

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "base/bits.h"
+#include "verbs/engine_share.h"
 #include "verbs/handles.h"
 #include "verbs/objects.h"
 
@@ -77,9 +78,26 @@ static bool is_implicit(const void *addr, size_t length, uint64_t iova, unsigned
 	return (access & IBV_ACCESS_ON_DEMAND) && !addr && length == SIZE_MAX && !iova;
 }
 
-/* Creates the key and the region object. RETURN NULL with errno set. */
-static struct ibv_mr *region_create(struct ibv_pd *pd, const struct smx_mkey_attr *attr,
-				    unsigned int access)
+/* The program's memory under a region, for which nobody asks page by page. Under the lock. */
+static void share_region(struct smx_vmr *vmr, struct smx_mkey_attr *attr)
+{
+	if (attr->kind != SMX_MKEY_DIRECT || vmr->dm || vmr->access & IBV_ACCESS_ON_DEMAND)
+		return;
+	attr->shared = smx_engine_share(attr->host, attr->length);
+	vmr->shared = attr->shared ? attr->host : NULL;
+	vmr->shared_length = attr->length;
+}
+
+static void unshare_region(struct smx_vmr *vmr)
+{
+	if (vmr->shared)
+		smx_engine_unshare(vmr->shared, vmr->shared_length);
+	vmr->shared = NULL;
+}
+
+/* Creates the key and the region object; dm: the device memory it lies in, or NULL. RETURN NULL with errno set. */
+static struct ibv_mr *region_create(struct ibv_pd *pd, struct smx_mkey_attr *attr, unsigned int access,
+				    struct smx_vdm *dm)
 {
 	struct smx_vmr *vmr = calloc(1, sizeof(*vmr));
 	uint32_t key;
@@ -92,10 +110,14 @@ static struct ibv_mr *region_create(struct ibv_pd *pd, const struct smx_mkey_att
 	vmr->pdn = smx_vpd_of(pd)->pdn;
 	vmr->access = access;
 	vmr->start = attr->start;
+	vmr->dm = dm;
 	err = smx_handle_add(SMX_HANDLE_MR, vmr, &vmr->ibv.handle);
 	if (!err) {
 		smx_engine_lock();
+		share_region(vmr, attr);
 		err = smx_cmd_create_mkey(smx_engine_dev(), attr, &vmr->dev, &key);
+		if (err)
+			unshare_region(vmr);
 		smx_engine_unlock();
 		if (err)
 			smx_handle_remove(SMX_HANDLE_MR, vmr->ibv.handle);
@@ -136,7 +158,7 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, ui
 	}
 	if (implicit)
 		attr.kind = SMX_MKEY_IMPLICIT;
-	mr = region_create(pd, &attr, access);
+	mr = region_create(pd, &attr, access, NULL);
 	if (mr) {
 		mr->addr = addr;
 		mr->length = length;
@@ -165,14 +187,14 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 
 static struct ibv_mr *alloc_null_mr(struct ibv_pd *pd)
 {
-	const struct smx_mkey_attr attr = {
+	struct smx_mkey_attr attr = {
 		.kind = SMX_MKEY_NULL,
 		.pd = smx_vpd_of(pd)->dev,
 		.access = ACCESS_RIGHTS,
 		.length = UINT64_MAX,
 	};
 
-	return region_create(pd, &attr, IBV_ACCESS_LOCAL_WRITE);
+	return region_create(pd, &attr, IBV_ACCESS_LOCAL_WRITE, NULL);
 }
 
 static struct smx_vdm *vdm_of(struct ibv_dm *dm)
@@ -208,10 +230,9 @@ static struct ibv_mr *reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t o
 		return NULL;
 	}
 	attr.host = vdm->mem + offset;
-	mr = region_create(pd, &attr, access);
+	mr = region_create(pd, &attr, access, vdm);
 	if (mr) {
 		mr->length = length;
-		((struct smx_vmr *)(void *)mr)->dm = vdm;
 		__atomic_fetch_add(&vdm->users, 1, __ATOMIC_RELAXED);
 	}
 	return mr;
@@ -226,6 +247,8 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	if (!vmr->imported) {
 		smx_engine_lock();
 		err = smx_cmd_destroy_mkey(smx_engine_dev(), vmr->dev);
+		if (!err)
+			unshare_region(vmr);	/* nobody reaches it any more */
 		smx_engine_unlock();
 		if (err)
 			return err;
@@ -265,6 +288,27 @@ static int rereg_input(const struct smx_vmr *vmr, int flags, const struct ibv_pd
 	return IBV_REREG_MR_ERR_INPUT;
 }
 
+/* The new memory is shared before the key speaks of it, the old one is given back after. */
+static int modify_key(struct smx_vmr *vmr, int flags, struct smx_mkey_attr *attr)
+{
+	struct smx_vmr next = *vmr;
+	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
+	int err;
+
+	smx_engine_lock();
+	if (moves)
+		share_region(&next, attr);
+	err = smx_cmd_modify_mkey(smx_engine_dev(), vmr->dev, flags, attr);
+	if (moves)
+		unshare_region(err ? &next : vmr);
+	if (!err) {
+		vmr->shared = next.shared;
+		vmr->shared_length = next.shared_length;
+	}
+	smx_engine_unlock();
+	return err;
+}
+
 int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
 		 int access)
 {
@@ -291,11 +335,8 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 		err = check_access((unsigned int)access);
 	if (!err && (flags & IBV_REREG_MR_CHANGE_TRANSLATION))
 		err = check_range(addr, length, (uintptr_t)addr, vmr->access);
-	if (!err) {
-		smx_engine_lock();
-		err = smx_cmd_modify_mkey(smx_engine_dev(), vmr->dev, flags, &attr);
-		smx_engine_unlock();
-	}
+	if (!err)
+		err = modify_key(vmr, flags, &attr);
 	if (err) {
 		errno = err;
 		return IBV_REREG_MR_ERR_CMD;

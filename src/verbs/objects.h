@@ -86,6 +86,8 @@ struct smx_vmr {
 	uint32_t access;
 	uint32_t pdn;
 	uint64_t start;			/* first address in the key's own space */
+	void *shared;			/* memory that other processes may map, or NULL */
+	size_t shared_length;
 	struct smx_vdm *dm;
 	bool imported;
 };
