@@ -58,7 +58,8 @@ static struct ibv_qp *ooo_qp(enum ibv_qp_type type, uint32_t max_recv_wr, struct
 /* MLX5DV_QP_CREATE_OOO_DP: receives may be used out of order, up to a number that the device names. */
 static void out_of_order(const void *arg)
 {
-	struct newer n = query(CONTEXT_MASK_OOO_RECV_WRS | CONTEXT_MASK_MAX_DC_RD_ATOM), none = query(0), all = query(UINT64_MAX);
+	struct newer n = query(CONTEXT_MASK_OOO_RECV_WRS | CONTEXT_MASK_MAX_DC_RD_ATOM);
+	struct newer none = query(0), all = query(UINT64_MAX);
 	struct t_spec spec = { 0 };
 	struct t_pair p = t_pair(env, &spec);
 	struct t_qp a = p.a, b = p.b;
