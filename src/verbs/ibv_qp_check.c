@@ -80,7 +80,7 @@ static int plan_create_flags(struct smx_qp_plan *p, const struct mlx5dv_qp_init_
 	uint32_t flags = dv && dv->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS
 				 ? dv->create_flags
 				 : 0;
-	uint32_t left = flags & ~(uint32_t)SCATTER;
+	uint32_t left = flags & ~(uint32_t)(SCATTER | SMX_QP_CREATE_OOO_DP);
 	unsigned int i;
 
 	for (i = 0; i < SMX_COUNT(refused_flags); i++) {
@@ -99,6 +99,10 @@ static int plan_create_flags(struct smx_qp_plan *p, const struct mlx5dv_qp_init_
 				  "ALLOW_SCATTER_TO_CQE is about a requester,"
 				  " a DCT is none");
 
+	if (flags & SMX_QP_CREATE_OOO_DP && !p->attr->srq && p->attr->cap.max_recv_wr > SMX_OOO_MAX_RECV_WR)
+		return smx_refuse(log, SMX_CHECK_QP_CAP, NULL,
+				  "max_recv_wr %u with MLX5DV_QP_CREATE_OOO_DP, ooo_recv_wrs_caps allow %d",
+				  p->attr->cap.max_recv_wr, SMX_OOO_MAX_RECV_WR);
 	p->scatter = !env_is("MLX5_SCATTER_TO_CQE", "0");
 	if (flags & MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE)
 		p->scatter = false;

@@ -48,6 +48,22 @@ static uint64_t context_flags(const struct smx_ctx *ctx)
 	       (ctx->bf.buf_bytes ? CONTEXT_FLAGS_BLUEFLAME : 0);
 }
 
+/* A program asks only for what its header's structure has; one that asks for everything there could be cannot mean
+ * that. RETURN what of it is given. */
+static uint64_t fill_newer(struct smx_newer_context *out, uint64_t asked)
+{
+	if (asked > SMX_CONTEXT_MASK_ALL)
+		return 0;
+	if (asked & SMX_CONTEXT_MASK_MAX_DC_RD_ATOM)
+		out->max_dc_rd_atom = out->max_dc_init_rd_atom = SMX_MAX_RD_ATOMIC;
+	if (asked & SMX_CONTEXT_MASK_OOO_RECV_WRS) {
+		out->ooo_recv_wrs.max_rc = out->ooo_recv_wrs.max_uc = SMX_OOO_MAX_RECV_WR;
+		out->ooo_recv_wrs.max_ud = SMX_OOO_MAX_RECV_WR;
+		out->ooo_recv_wrs.max_xrc = out->ooo_recv_wrs.max_dct = SMX_MAX_SRQ_WR;
+	}
+	return SMX_CONTEXT_MASK_MAX_DC_RD_ATOM | SMX_CONTEXT_MASK_OOO_RECV_WRS;
+}
+
 /* Fills in what the program's comp_mask asks for and leaves the rest alone: the structure of an
  * older header ends earlier. Signature, crypto, software parsing and striding are reported as
  * absent. */
@@ -88,7 +104,8 @@ int mlx5dv_query_device(struct ibv_context *context, struct mlx5dv_context *out)
 	if (asked & MLX5DV_CONTEXT_MASK_CRYPTO_OFFLOAD)
 		out->crypto_caps = (struct mlx5dv_crypto_caps){ 0 };
 
-	given = MLX5DV_CONTEXT_MASK_CQE_COMPRESION | MLX5DV_CONTEXT_MASK_SWP |
+	given = fill_newer((struct smx_newer_context *)(void *)out, asked) |
+		MLX5DV_CONTEXT_MASK_CQE_COMPRESION | MLX5DV_CONTEXT_MASK_SWP |
 		MLX5DV_CONTEXT_MASK_STRIDING_RQ | MLX5DV_CONTEXT_MASK_TUNNEL_OFFLOADS |
 		MLX5DV_CONTEXT_MASK_DYN_BFREGS | MLX5DV_CONTEXT_MASK_CLOCK_INFO_UPDATE |
 		MLX5DV_CONTEXT_MASK_FLOW_ACTION_FLAGS | MLX5DV_CONTEXT_MASK_DC_ODP_CAPS |

@@ -2,11 +2,10 @@
 /* Goal: tag matching (IBV_SRQT_TM) as rdma-core's tag_matching.md and ibv_post_srq_ops(3) describe it.
  * Method: a sender with an ordinary queue pair, a receiver that feeds from the SRQ; tags, masks, order, caution
  * after unexpected messages, rendezvous that the device or the program fetches, and what goes wrong. */
-#include <infiniband/tm_types.h>
-
 #include "t_why.h"
+#include "tag.h"
 
-enum { TAGS = 127, OPS = 16, BIG = 1 << 20, MIN_RNDV = 32, MSG = 256 };
+enum { BIG = 1 << 20, MIN_RNDV = 32, MSG = 256 };
 
 static struct t_env *env;
 static struct t_buf src, dst, bounce;
@@ -28,47 +27,15 @@ struct side {
 	struct ibv_qp_attr attr, peer_attr;
 };
 
-static struct ibv_cq_ex *tm_cq(void)
-{
-	struct ibv_cq_init_attr_ex attr = { .cqe = 1024, .wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_TM_INFO };
-	struct ibv_cq_ex *cq = ibv_create_cq_ex(env->ctx, &attr);
-
-	MUST(cq, "ibv_create_cq_ex");
-	return cq;
-}
-
-static struct ibv_srq_init_attr_ex srq_attr(struct ibv_cq_ex *cq)
-{
-	return (struct ibv_srq_init_attr_ex){
-		.attr = { .max_wr = 64, .max_sge = 1 },
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ |
-			     IBV_SRQ_INIT_ATTR_TM,
-		.srq_type = IBV_SRQT_TM,
-		.pd = env->pd,
-		.cq = ibv_cq_ex_to_cq(cq),
-		.tm_cap = { .max_num_tags = TAGS, .max_ops = OPS },
-	};
-}
-
-static struct ibv_qp *srq_qp(struct side *s, uint32_t max_send_wr)
-{
-	struct ibv_qp_init_attr init = {
-		.send_cq = ibv_cq_ex_to_cq(s->cq), .recv_cq = ibv_cq_ex_to_cq(s->cq), .srq = s->srq,
-		.cap = { .max_send_wr = max_send_wr, .max_send_sge = !!max_send_wr }, .qp_type = IBV_QPT_RC,
-	};
-
-	return ibv_create_qp(env->pd, &init);
-}
-
 static struct side open_side(uint32_t max_send_wr)
 {
-	struct side s = { .cq = tm_cq() };
-	struct ibv_srq_init_attr_ex attr = srq_attr(s.cq);
+	struct side s = { .cq = tag_cq(env) };
+	struct ibv_srq_init_attr_ex attr = tag_srq_attr(env, s.cq);
 	struct t_spec spec = { 0 };
 
 	s.srq = ibv_create_srq_ex(env->ctx, &attr);
 	MUST(s.srq, "ibv_create_srq_ex");
-	s.qp = srq_qp(&s, max_send_wr);
+	s.qp = tag_qp(env, s.srq, s.cq, max_send_wr);
 	MUST(s.qp, "ibv_create_qp");
 	s.peer = t_qp(env, &spec);
 	s.attr = t_attr(env, s.peer.qp->qp_num);
@@ -89,67 +56,10 @@ static void close_side(struct side *s)
 static int op(struct side *s, enum ibv_ops_wr_opcode opcode, uint64_t wr_id, int flags, uint32_t seen,
 	      uint32_t *handle, uint64_t tag, uint64_t mask, const struct ibv_sge *sge)
 {
-	struct ibv_ops_wr *bad = NULL, wr = { .wr_id = wr_id, .opcode = opcode, .flags = flags };
-	struct ibv_sge at = sge ? *sge : (struct ibv_sge){ 0 };
-	int err;
-
-	wr.tm.unexpected_cnt = seen;
-	wr.tm.handle = handle ? *handle : 0;
-	wr.tm.add.recv_wr_id = wr_id + 1000;
-	wr.tm.add.tag = tag;
-	wr.tm.add.mask = mask;
-	wr.tm.add.sg_list = &at;
-	wr.tm.add.num_sge = !!sge;
-	err = ibv_post_srq_ops(s->srq, &wr, &bad);
-	EXPECT(!err == !bad, "error %d and bad_wr %p", err, (void *)bad);
-	if (handle)
-		*handle = wr.tm.handle;
-	return err;
+	return tag_post(s->srq, (struct tag_op){ opcode, wr_id, flags, seen, tag, mask, sge }, handle);
 }
 
-struct got {
-	enum ibv_wc_status status;
-	uint64_t wr_id, tag;
-	uint32_t priv, bytes, imm;
-	unsigned int opcode, flags;
-};
-
-static bool look(struct side *s, struct got *g)
-{
-	struct ibv_poll_cq_attr attr = { 0 };
-	struct ibv_wc_tm_info info;
-
-	if (ibv_start_poll(s->cq, &attr))
-		return false;
-	ibv_wc_read_tm_info(s->cq, &info);
-	*g = (struct got){
-		.status = s->cq->status, .wr_id = s->cq->wr_id, .tag = info.tag, .priv = info.priv,
-		.bytes = ibv_wc_read_byte_len(s->cq), .opcode = ibv_wc_read_opcode(s->cq),
-		.flags = ibv_wc_read_wc_flags(s->cq), .imm = be32toh(ibv_wc_read_imm_data(s->cq)),
-	};
-	ibv_end_poll(s->cq);
-	return true;
-}
-
-static struct got take(struct side *s)
-{
-	struct got g = { 0 };
-
-	for (int i = 0; i < 5000000 && !look(s, &g); i++)
-		;
-	return g;
-}
-
-#define TAKE(s, op_, id, flags_) take_is((s), (op_), (id), (flags_), __LINE__)
-static struct got take_is(struct side *s, unsigned int opcode, uint64_t wr_id, unsigned int flags, int line)
-{
-	struct got g = take(s);
-
-	EXPECT(g.status == IBV_WC_SUCCESS && g.opcode == opcode && g.wr_id == wr_id && g.flags == flags,
-	       "line %d: status %d opcode %u wr_id %llu flags 0x%x, want success %u %llu 0x%x", line, g.status,
-	       g.opcode, (unsigned long long)g.wr_id, g.flags, opcode, (unsigned long long)wr_id, flags);
-	return g;
-}
+#define TAKE(s, op, id, flags) TAG_TAKE((s)->cq, (op), (id), (flags))
 
 static uint32_t add(struct side *s, uint64_t wr_id, uint64_t tag, uint64_t mask, size_t at, uint32_t len)
 {
@@ -177,15 +87,10 @@ static void send(struct side *s, const void *head, size_t head_len, size_t paylo
 	EXPECT_EQ(ibv_post_send(s->peer.qp, &wr, &bad), 0, "ibv_post_send");
 }
 
-static struct ibv_tmh tmh(uint8_t opcode, uint64_t tag)
-{
-	return (struct ibv_tmh){ .opcode = opcode, .app_ctx = htobe32(0x1234), .tag = htobe64(tag) };
-}
-
 /* Sends an eager message of payload bytes that follow the header, and waits for its completion. */
 static void eager(struct side *s, uint64_t tag, size_t payload)
 {
-	struct ibv_tmh h = tmh(IBV_TMH_EAGER, tag);
+	struct ibv_tmh h = tag_tmh(IBV_TMH_EAGER, tag);
 
 	t_fill(src.p + sizeof(h), payload, (uint32_t)tag);
 	send(s, &h, sizeof(h), payload, IBV_WR_SEND);
@@ -198,7 +103,7 @@ enum { MATCH = IBV_WC_TM_MATCH, VALID = IBV_WC_TM_DATA_VALID };
 static void match(const void *arg)
 {
 	struct side s = open_side(0);
-	struct got g;
+	struct tag_got g;
 
 	(void)arg;
 	receives(&s, 2, MSG);
@@ -224,7 +129,7 @@ static void match(const void *arg)
 static void long_message(const void *arg)
 {
 	struct side s = open_side(0);
-	struct got g;
+	struct tag_got g;
 
 	(void)arg;
 	receives(&s, 1, MSG);
@@ -241,8 +146,8 @@ static void long_message(const void *arg)
 static void immediate(const void *arg)
 {
 	struct side s = open_side(0);
-	struct ibv_tmh h = tmh(IBV_TMH_EAGER, 4);
-	struct got g;
+	struct ibv_tmh h = tag_tmh(IBV_TMH_EAGER, 4);
+	struct tag_got g;
 
 	(void)arg;
 	receives(&s, 1, MSG);
@@ -262,13 +167,13 @@ static void no_tag(const void *arg)
 		{ IBV_TMH_EAGER, 0, 0 },
 	};
 	struct side s = open_side(0);
-	struct got g;
+	struct tag_got g;
 
 	(void)arg;
 	receives(&s, 5, MSG);
 	add(&s, 1, 0, 0, 0, MSG);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct ibv_tmh h = tmh(rows[i].opcode, 0);
+		struct ibv_tmh h = tag_tmh(rows[i].opcode, 0);
 
 		t_fill(src.p + 16, rows[i].payload, i);
 		send(&s, &h, rows[i].head, rows[i].payload, IBV_WR_SEND);
@@ -293,7 +198,7 @@ static void caution(const void *arg)
 	struct side s = open_side(0);
 	struct ibv_sge sge = { dst.va, MSG, dst.key };
 	uint32_t handle = 0;
-	struct got g;
+	struct tag_got g;
 
 	(void)arg;
 	receives(&s, 8, MSG);
@@ -330,7 +235,7 @@ static void removal(const void *arg)
 {
 	struct side s = open_side(0);
 	uint32_t handle, gone;
-	struct got g;
+	struct tag_got g;
 
 	(void)arg;
 	receives(&s, 4, MSG);
@@ -342,7 +247,7 @@ static void removal(const void *arg)
 	eager(&s, 1, 4);
 	EXPECT_EQ(op(&s, IBV_WR_TAG_DEL, 4, IBV_OPS_SIGNALED, 0, &gone, 0, 0, NULL), 0, "IBV_WR_TAG_DEL, too late");
 	TAKE(&s, IBV_WC_TM_RECV, 1001, MATCH | VALID);
-	g = take(&s);
+	g = tag_take(s.cq);
 	EXPECT_EQ(g.status, IBV_WC_TM_ERR, "status of a removal that came too late");
 	EXPECT_EQ(g.wr_id, 4, "wr_id of it");
 	EXPECT_EQ(g.opcode, IBV_WC_TM_DEL, "opcode of it");
@@ -363,20 +268,20 @@ static void capacity(const void *arg)
 
 	(void)arg;
 	receives(&s, 1, MSG);
-	for (uint64_t i = 0; i < TAGS; i++)
+	for (uint64_t i = 0; i < TAG_MAX; i++)
 		add(&s, i, i, ~0ull, i * MSG, MSG);
 	t_why_begin();
 	EXPECT_EQ(op(&s, IBV_WR_TAG_ADD, 0, IBV_OPS_SIGNALED, 0, &handle, 0, 0, &sge), ENOMEM, "one entry too many");
 	T_WHY("POST_TAGS_FULL", 0);
 	for (uint64_t i = 0; i < 1000; i++) {
-		uint64_t tag = i * 31 % TAGS;
+		uint64_t tag = i * 31 % TAG_MAX;
 
 		eager(&s, tag, 64);
 		TAKE(&s, IBV_WC_TM_RECV, tag + 1000, MATCH | VALID);
 		EXPECT(t_is(dst.p + tag * MSG, 64, (uint32_t)tag), "payload of tag %d", (int)tag);
 		add(&s, tag, tag, ~0ull, tag * MSG, MSG);
 	}
-	for (uint32_t i = 0; i < OPS; i++)	/* without a completion there is no room again */
+	for (uint32_t i = 0; i < TAG_OPS; i++)	/* without a completion there is no room again */
 		EXPECT_EQ(op(&s, IBV_WR_TAG_SYNC, i, IBV_OPS_TM_SYNC, 0, NULL, 0, 0, NULL), 0, "sync");
 	t_why_begin();
 	EXPECT_EQ(op(&s, IBV_WR_TAG_SYNC, 0, 0, 0, NULL, 0, 0, NULL), ENOMEM, "one operation too many");
@@ -393,7 +298,7 @@ static struct ibv_rvh rvh(size_t at, uint32_t len, uint32_t rkey)
 
 static void rndv(struct side *s, uint64_t tag, struct ibv_rvh r, size_t extra)
 {
-	struct { struct ibv_tmh t; struct ibv_rvh r; } h = { tmh(IBV_TMH_RNDV, tag), r };
+	struct { struct ibv_tmh t; struct ibv_rvh r; } h = { tag_tmh(IBV_TMH_RNDV, tag), r };
 
 	t_recv(&s->peer, 50 + tag, (struct ibv_sge){ bounce.va + BIG, 64, bounce.key });
 	send(s, &h, sizeof(h), extra, IBV_WR_SEND);
@@ -404,12 +309,12 @@ static void rendezvous(const void *arg)
 {
 	static const uint32_t lengths[] = { 0, 1, 100, 4096, BIG };
 	struct side s = open_side(0);
-	struct got g;
+	struct tag_got g;
 
 	(void)arg;
 	receives(&s, 1, MSG);
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
-		struct ibv_tmh fin = tmh(IBV_TMH_FIN, i);
+		struct ibv_tmh fin = tag_tmh(IBV_TMH_FIN, i);
 		struct ibv_rvh r = rvh(4096, lengths[i], src.key);
 
 		add(&s, i, i, ~0ull, 0, lengths[i]);
@@ -445,7 +350,7 @@ static void many_rendezvous(const void *arg)
 		for (uint64_t i = 0; i < 16; i++)
 			T_DONE(s.peer.scq, 7, IBV_WC_SEND);
 		for (uint64_t i = 0; i < 32; i++)
-			EXPECT_EQ(take(&s).opcode, IBV_WC_TM_RECV, "opcode");
+			EXPECT_EQ(tag_take(s.cq).opcode, IBV_WC_TM_RECV, "opcode");
 		for (uint64_t i = 0; i < 16; i++) {
 			T_DONE(s.peer.rcq, 50 + i, IBV_WC_RECV);
 			EXPECT(t_is(dst.p + i * MSG, MSG, round), "payload %d", (int)i);
@@ -460,13 +365,13 @@ static void software_rendezvous(const void *arg)
 	const uint32_t *max_send_wr = arg;
 	struct side s = open_side(*max_send_wr);
 	struct ibv_rvh r = rvh(4096, MSG + 1, src.key);
-	struct got g;
+	struct tag_got g;
 
 	receives(&s, 1, MSG);
 	add(&s, 1, 1, ~0ull, 0, *max_send_wr ? 2 * MSG : MSG);
 	rndv(&s, 1, r, 8);
 	T_DONE(s.peer.scq, 7, IBV_WC_SEND);
-	g = take(&s);
+	g = tag_take(s.cq);
 	EXPECT_EQ(g.status, IBV_WC_TM_RNDV_INCOMPLETE, "status");
 	EXPECT_EQ(g.wr_id, 1001, "wr_id");
 	EXPECT_EQ(g.bytes, MIN_RNDV + 8, "byte_len");
@@ -480,7 +385,7 @@ static void software_rendezvous(const void *arg)
 static void unexpected_rendezvous(const void *arg)
 {
 	struct side s = open_side(0);
-	struct got g;
+	struct tag_got g;
 
 	(void)arg;
 	receives(&s, 1, MSG);
@@ -498,7 +403,7 @@ static void unexpected_rendezvous(const void *arg)
 static void bad_rvh(const void *arg)
 {
 	struct side s = open_side(0);
-	struct got g;
+	struct tag_got g;
 
 	(void)arg;
 	receives(&s, 1, MSG);
@@ -507,7 +412,7 @@ static void bad_rvh(const void *arg)
 	rndv(&s, 1, rvh(4096, MSG, src.key + 0x100), 0);
 	T_DONE(s.peer.scq, 7, IBV_WC_SEND);
 	TAKE(&s, IBV_WC_TM_RECV, 1001, MATCH);
-	g = take(&s);
+	g = tag_take(s.cq);
 	EXPECT_EQ(g.status, IBV_WC_TM_RNDV_INCOMPLETE, "status");
 	EXPECT_EQ(g.wr_id, 1001, "wr_id");
 	T_WHY("REMOTE_KEY", s.qp->qp_num);
@@ -521,20 +426,20 @@ static void error_in_flight(const void *arg)
 {
 	struct side s = open_side(0);
 	struct ibv_qp_attr err = { .qp_state = IBV_QPS_ERR };
-	struct got g;
+	struct tag_got g;
 
 	(void)arg;
 	receives(&s, 1, MSG);
 	add(&s, 1, 1, ~0ull, 0, MSG);
 	/* No receive for FIN at the sender: READ is done, FIN waits. The entry has completed by then. */
-	struct { struct ibv_tmh t; struct ibv_rvh r; } h = { tmh(IBV_TMH_RNDV, 1), rvh(4096, MSG, src.key) };
+	struct { struct ibv_tmh t; struct ibv_rvh r; } h = { tag_tmh(IBV_TMH_RNDV, 1), rvh(4096, MSG, src.key) };
 
 	send(&s, &h, sizeof(h), 0, IBV_WR_SEND);
 	T_DONE(s.peer.scq, 7, IBV_WC_SEND);
 	TAKE(&s, IBV_WC_TM_RECV, 1001, MATCH);
 	TAKE(&s, IBV_WC_TM_RECV, 1001, VALID);
 	EXPECT_EQ(ibv_modify_qp(s.qp, &err, IBV_QP_STATE), 0, "to ERR");
-	EXPECT(!look(&s, &g), "a completion of a message that had none to come");
+	EXPECT(!tag_look(s.cq, &g), "a completion of a message that had none to come");
 	/* From RESET all begins anew. */
 	t_reset(s.qp);
 	t_reset(s.peer.qp);
@@ -552,8 +457,8 @@ static void error_in_flight(const void *arg)
 static void too_long(const void *arg)
 {
 	struct side s = open_side(0);
-	struct ibv_tmh h = tmh(IBV_TMH_EAGER, 1);
-	struct got g;
+	struct ibv_tmh h = tag_tmh(IBV_TMH_EAGER, 1);
+	struct tag_got g;
 
 	(void)arg;
 	receives(&s, 1, MSG);
@@ -563,7 +468,7 @@ static void too_long(const void *arg)
 	send(&s, &h, sizeof(h), 101, IBV_WR_SEND);
 	T_FAILED(s.peer.scq, 7, T_REM_INV);
 	T_WHY("RECV_LENGTH", s.qp->qp_num);
-	g = take(&s);
+	g = tag_take(s.cq);
 	EXPECT_EQ(g.status, IBV_WC_TM_RNDV_INCOMPLETE, "status");
 	EXPECT_EQ(g.wr_id, 1001, "wr_id");
 	EXPECT(t_all(dst.p, MSG, 0), "bytes were written");
@@ -575,7 +480,7 @@ static void too_long(const void *arg)
 static void not_ready(const void *arg)
 {
 	struct side s = open_side(0);
-	struct ibv_tmh h = tmh(IBV_TMH_EAGER, 1);
+	struct ibv_tmh h = tag_tmh(IBV_TMH_EAGER, 1);
 
 	(void)arg;
 	send(&s, &h, sizeof(h), 10, IBV_WR_SEND);
@@ -592,7 +497,7 @@ static void refused(const void *arg)
 {
 	struct side s = open_side(0);
 	struct ibv_cq *basic = ibv_create_cq(env->ctx, 16, NULL, NULL, 0);
-	struct ibv_srq_init_attr_ex good = srq_attr(s.cq), a;
+	struct ibv_srq_init_attr_ex good = tag_srq_attr(env, s.cq), a;
 	struct ibv_sge two[2] = { { dst.va, 8, dst.key }, { dst.va, 8, dst.key } };
 	struct ibv_ops_wr *bad, wr = { .opcode = IBV_WR_TAG_ADD };
 	struct ibv_qp_init_attr init = { .send_cq = basic, .recv_cq = basic, .srq = s.srq, .qp_type = IBV_QPT_UC };
@@ -611,7 +516,7 @@ static void refused(const void *arg)
 	NO_SRQ(a.comp_mask &= ~(uint32_t)IBV_SRQ_INIT_ATTR_TM, "no tm_cap");
 	NO_SRQ(a.comp_mask &= ~(uint32_t)IBV_SRQ_INIT_ATTR_CQ, "no CQ");
 	NO_SRQ(a.tm_cap.max_num_tags = 0, "no tags");
-	NO_SRQ(a.tm_cap.max_num_tags = TAGS + 1, "too many tags");
+	NO_SRQ(a.tm_cap.max_num_tags = TAG_MAX + 1, "too many tags");
 	NO_SRQ(a.tm_cap.max_ops = 0, "no operations");
 	NO_SRQ(a.tm_cap.max_ops = 40000, "too many operations");
 	EXPECT(!ibv_create_qp(env->pd, &init) && errno == EINVAL, "a UC queue pair: errno %d", errno);

@@ -60,6 +60,7 @@ static struct fuzz_world {
 	struct smx_mkey *key[KEYS];	/* NULL: destroyed */
 	uint32_t key_num[KEYS];
 	enum smx_qp_type type;
+	bool tags;			/* RC: both feed from a tag matching SRQ, the second fetches rendezvous */
 	uint8_t options, seed;
 	bool bad_fault;
 	bool no_room;			/* the port refused a frame */
@@ -245,11 +246,12 @@ static inline void make_qp(int i)
 {
 	enum smx_qp_type type = type_of(i);
 	bool receives = type == SMX_QP_RC || type == SMX_QP_UC || type == SMX_QP_UD;
-	bool srq = type == SMX_QP_DCT || (receives && w.options & WITH_SRQ);
+	bool srq = type == SMX_QP_DCT || (receives && (w.options & WITH_SRQ || w.tags));
+	bool sends = type != SMX_QP_DCT && type != SMX_QP_XRC_TGT && !(w.tags && i);
 	struct smx_qp_attr a = {
 		.type = type, .pd = w.pd, .send_cq = w.cq, .recv_cq = w.cq, .srq = srq ? w.srq : NULL,
 		.xrcd = type == SMX_QP_XRC_TGT ? w.xrcd : NULL,
-		.sq_buf = sq_buf[i], .sq_bb_count = type == SMX_QP_DCT || type == SMX_QP_XRC_TGT ? 0 : RING_BB,
+		.sq_buf = sq_buf[i], .sq_bb_count = sends ? RING_BB : 0,
 		.rq_buf = rq_buf[i], .rq_wqe_count = receives && !srq ? RECVS : 0, .rq_stride_bytes = RECV_STRIDE,
 		.dbrec = dbrec[i], .dc_key = DC_KEY, .log_streams = STREAMS_LOG, .log_errored = 1,
 		.req_scatter_bytes = w.options & WITH_INLINE_CQES ? 64 : 0,
@@ -289,6 +291,10 @@ static inline void make_queues(void)
 	must(smx_cmd_create_cq(w.dev, &cq, &w.cq, &num));
 	if (w.type == SMX_QP_XRC_INI) {
 		srq.xrcd = w.xrcd;
+		srq.cq = w.cq;
+	}
+	if (w.tags) {
+		srq.tag_count = 16;
 		srq.cq = w.cq;
 	}
 	must(smx_cmd_create_srq(w.dev, &srq, &w.srq, &w.srqn));

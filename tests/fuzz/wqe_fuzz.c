@@ -2,13 +2,14 @@
 /* Any bytes in a send ring, and whatever peers and the program do meanwhile: the device must neither crash nor touch
  * memory outside what it was given, and must come to rest with nothing left undone.
  *
- * Input: byte 0 picks the queue pairs' type, byte 1 options (fuzz_world.h), byte 2 seeds the medium. The rest is a
- * program, one byte an operation with its operands behind it: WQEs that are right but for what the operands choose,
+ * Input: byte 0 picks the queue pairs' type (bit 7: tag matching on RC), byte 1 options (fuzz_world.h), byte 2 seeds
+ * the medium. The rest is a program, one byte an operation with its operands behind it: WQEs that are right but for what the operands choose,
  * blocks that are copied as they are, bytes that are changed in the ring, doorbells, time, frames that somebody else
  * sends, and what a program does besides (states, keys, queues). Operands that are missing are 0. */
 #include "fuzz_world.h"
 
 #include "net/shm_record.h"
+#include "obj/tag_list.h"
 
 enum { TURNS_MAX = 5000, MOVED_MAX = 8 << 20, OPS_MAX = 200 };
 
@@ -227,6 +228,33 @@ static void put_mmo(void)
 	}
 }
 
+/* A message with the headers of tag matching; few tags, so that they meet. */
+static void put_tagged(void)
+{
+	uint8_t how = byte(), which = byte();
+	struct { be32 head; struct smx_tmh tmh; struct smx_rvh rvh; } m = {
+		.head = to_be32(SMX_INLINE_SEG | (how & 0x40 ? how % 36 : 32)),
+		.tmh = { .op = how % 5, .tag = to_be64(how >> 4 & 3) },
+		.rvh = { to_be64(va_of(which)), to_be32(key_of(which)), to_be32(length_of(which >> 4)) },
+	};
+
+	memcpy(segs(3), &m, sizeof(m));
+}
+
+static void put_tag_op(void)
+{
+	uint8_t how = byte(), which = byte();
+	struct smx_wqe_tag t = {
+		.op = (uint8_t)((how % 4 ? how & 3 : SMX_TAG_OP_APPEND) << 4), .flags = how & 0xc0,
+		.index = to_be16(which % 18), .sw_count = to_be16(w.srq->tags->unexpected + (how >> 2 & 1)),
+		.tag = to_be64(which >> 5 & 3), .mask = to_be64(how & 8 ? 3 : which & 3),
+	};
+
+	memcpy(segs(2), &t, sizeof(t));
+	if (how & 0x30 || t.op == SMX_TAG_OP_APPEND << 4)
+		put_data();
+}
+
 static void sign(uint8_t *ring, uint32_t at, uint32_t ds)
 {
 	uint8_t sum = 0;
@@ -243,7 +271,8 @@ static void put_wqe(uint8_t which)
 		SMX_OP_RDMA_WRITE_IMM, SMX_OP_SEND_IMM, SMX_OP_SEND_INVAL, SMX_OP_ATOMIC_CS, SMX_OP_ATOMIC_MASKED_CS,
 		SMX_OP_ATOMIC_MASKED_FA, SMX_OP_NOP, SMX_OP_UMR, SMX_OP_TSO, SMX_OP_LOCAL_INVAL,
 	};
-	uint8_t op = ops[which], how = byte();
+	bool tagged = w.tags && which >= 13;
+	uint8_t op = tagged ? which == 13 ? SMX_OP_TAG_MATCHING : SMX_OP_SEND : ops[which], how = byte();
 	uint32_t at = p.bb[p.qp] % RING_BB, imm = key_of(how >> 4);
 	struct smx_wqe_ctrl *ctrl, c = { .dci_stream = to_be16(how & 3),
 		.fm_ce_se = (how & 4 ? SMX_CTRL_CQ_UPDATE : 0) | (how & 8 ? SMX_CTRL_FENCE : 0) | (how & 2) };
@@ -258,7 +287,13 @@ static void put_wqe(uint8_t which)
 	case SMX_OP_NOP: break;
 	case SMX_OP_RDMA_WRITE: case SMX_OP_RDMA_WRITE_IMM: put_raddr(); put_payload(); break;
 	case SMX_OP_RDMA_READ: put_raddr(); put_data(); break;
-	case SMX_OP_SEND: case SMX_OP_SEND_IMM: case SMX_OP_SEND_INVAL: put_payload(); break;
+	case SMX_OP_TAG_MATCHING: put_tag_op(); break;
+	case SMX_OP_SEND: case SMX_OP_SEND_IMM: case SMX_OP_SEND_INVAL:
+		if (tagged)
+			put_tagged();
+		else
+			put_payload();
+		break;
 	default: put_atomic(op); break;
 	}
 	c.opmod_idx_opcode = to_be32((op == SMX_OP_MMO ? SMX_MMO_OPMOD_DMA << 24 : 0) |
@@ -554,7 +589,8 @@ static void check_cqes(void)
 		uint8_t op = cqe->op_own >> 4;
 
 		assert((cqe->op_own & SMX_CQE_OWNER) == !!(i & cq->attr.cqe_count));
-		assert(op <= SMX_CQE_RESP_SEND_INV || op == SMX_CQE_REQ_ERR || op == SMX_CQE_RESP_ERR);
+		assert(op <= SMX_CQE_RESP_SEND_INV || op == SMX_CQE_REQ_ERR || op == SMX_CQE_RESP_ERR ||
+		       (w.tags && op == SMX_CQE_NO_PACKET));
 	}
 }
 
@@ -567,6 +603,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	in = data + 3;
 	in_end = data + size;
 	memset(&p, 0, sizeof(p));
+	w.tags = data[0] & 0x80 && types[data[0] % 5] == SMX_QP_RC;
 	make_world(types[data[0] % 5], data[1], data[2]);
 	for (int i = 0; i < OPS_MAX && in < in_end && !p.stopped; i++)
 		step(byte());
