@@ -9,7 +9,7 @@ static struct t_buf src, dst;
 
 enum what {
 	OPCODE, QPN, SHORT_WRITE, SHORT_ATOMIC, SHORT_UMR, ATOMIC_LEN, READ_INLINE, LONG,
-	MMO_SHORT, MMO_OPMOD, MMO_ON_UC, WRITE_ON_UD, READ_ON_UC, INLINE_OVER_END
+	MMO_SHORT, MMO_OPMOD, MMO_ON_UC, TAG_NO_LIST, WRITE_ON_UD, READ_ON_UC, INLINE_OVER_END
 };
 
 static const struct row { const char *name, *check; enum what what; struct t_codes codes; } rows[] = {
@@ -23,6 +23,7 @@ static const struct row { const char *name, *check; enum what what; struct t_cod
 	{ "message over 2 GiB",		"WQE_MESSAGE_LENGTH", LONG, C_LOC_LEN },
 	{ "memory copy without destination", "WQE_LENGTH", MMO_SHORT, C_QP_OP },
 	{ "MMO of unknown kind",	"WQE_MMO", MMO_OPMOD, C_QP_OP },
+	{ "tag list operation without a list", "WQE_TAG_QUEUE", TAG_NO_LIST, C_QP_OP },
 	{ "RDMA WRITE on UD",		"WQE_QP_OPCODE", WRITE_ON_UD, C_QP_OP },
 	{ "RDMA READ on UC",		"WQE_QP_OPCODE", READ_ON_UC, C_QP_OP },
 };
@@ -102,6 +103,7 @@ static void one(const void *arg)
 		raw_data(&w, 8, src.key, src.va);
 		raw_data(&w, 8, dst.key, dst.va);
 		break;
+	case TAG_NO_LIST: w.b[3] = MLX5_OPCODE_TAG_MATCHING; raw_add(&w, zero, 32); break;
 	case WRITE_ON_UD:
 		raw_add(&w, zero, 48);
 		raw_raddr(&w, dst.va, dst.key);

@@ -3,9 +3,10 @@
  * memory outside what it was given, and must come to rest with nothing left undone.
  *
  * Input: byte 0 picks the queue pairs' type (bit 7: tag matching on RC), byte 1 options (fuzz_world.h), byte 2 seeds
- * the medium. The rest is a program, one byte an operation with its operands behind it: WQEs that are right but for what the operands choose,
- * blocks that are copied as they are, bytes that are changed in the ring, doorbells, time, frames that somebody else
- * sends, and what a program does besides (states, keys, queues). Operands that are missing are 0. */
+ * the medium. The rest is a program, one byte an operation with its operands behind it: WQEs that are right but for
+ * what the operands choose, blocks that are copied as they are, bytes that are changed in the ring, doorbells, time,
+ * frames that somebody else sends, and what a program does besides (states, keys, queues). Operands that are missing
+ * are 0. */
 #include "fuzz_world.h"
 
 #include "net/shm_record.h"
