@@ -138,7 +138,8 @@ int smx_dv_qp_size(struct smx_refusal_log *log, enum smx_dv_qp_kind kind, uint64
  * kind does not support an operation that was asked for. */
 int smx_dv_qp_fill_ops(struct smx_dv_qp *qp);
 
-/* Forgets all work: RESET. Clears indices, doorbell record and fence cache; slots and ring stay allocated. */
+/* Forgets all work: RESET. Clears indices and doorbell records; slots and ring stay allocated. A small fence that
+ * is pending stays, as in libmlx5: it does no harm on an empty queue. */
 void smx_dv_qp_reset(struct smx_dv_qp *qp);
 
 int smx_dv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
