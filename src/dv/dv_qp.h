@@ -128,8 +128,8 @@ struct smx_dv_qp_sizes {
 	uint64_t rq_offset, sq_offset, total_bytes;
 };
 
-/* send_ops 0: what ibv_create_qp offers on this kind. RETURN 0, or an errno after a refusal; cap is updated to
- * what was granted. */
+/* send_ops, dv_ops: what a WQE must have room for. RETURN 0, or an errno after a refusal; cap is updated to what was
+ * granted. */
 int smx_dv_qp_size(struct smx_refusal_log *log, enum smx_dv_qp_kind kind, uint64_t send_ops, uint64_t dv_ops,
 		   bool has_srq, bool wq_sig, struct ibv_qp_cap *cap, struct smx_dv_qp_sizes *out);
 

@@ -74,10 +74,10 @@ static bool bytes_equal(struct place *p, const char *what, bool undefined_is_fre
 			continue;
 		if (is_fill(a, b) && (undefined_is_free || (!u && !v)))
 			continue;
-		if (a != b && signature_right(p, i, 0) && signature_right(p, i, 1))
+		if (signature_right(p, i, 0) && signature_right(p, i, 1))
 			continue;
-		return differs(p, "%s byte %u: libmlx5 %02x%s, softmlx5 %02x", what, i, a,
-			       is_fill(a, b) ? " (left as it was)" : "", u == a ? v : u);
+		return differs(p, "%s byte %u: libmlx5 %02x, on the other fill %02x%s, softmlx5 %02x, %02x", what, i, a, b,
+			       is_fill(a, b) ? " (not written)" : "", u, v);
 	}
 	return true;
 }
@@ -108,8 +108,8 @@ static bool row_record(struct place *p)
 
 	if (t->tag == TAG_RC) {
 		if ((int)u->a != rows[p->row].err || (p->posts && rows[p->row].err && u->b != p->row_at))
-			return differs(p, "softmlx5 returned %d (request %d), the row %s of the table says %d (%u)", (int)u->a,
-				       (int)u->b, rows[p->row].name, rows[p->row].err, p->row_at);
+			return differs(p, "softmlx5 returned %d (request %d), the row %s of the table says %d (%u)",
+				       (int)u->a, (int)u->b, rows[p->row].name, rows[p->row].err, p->row_at);
 		if (rows[p->row].run == RUN && t->a == u->a && t->b == u->b)
 			return differs(p, "libmlx5 returned %d too: the row %s of the table is not needed", (int)t->a,
 				       rows[p->row].name);

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PLAYER_SECONDS = 280 };	/* against hanging */
+enum { PLAYER_SECONDS = 1200 };	/* against hanging */
 
 const char *side_name(enum side side)
 {

@@ -220,8 +220,8 @@ void show_failure(uint64_t seed, const struct logs *logs, const struct differenc
 	if (alone) {
 		shrink(&p, &shorter, &diff);
 		keep_text(&p, text);
-		printf("  shortest program that differs: oracle --replay %llu %s\n  %s\n", (unsigned long long)seed, text,
-		       diff.text);
+		printf("  shortest program that differs: oracle --replay %llu %s\n  %s\n", (unsigned long long)seed,
+		       text, diff.text);
 		logs = &shorter;
 	} else {
 		printf("  (not when this program runs alone)\n");

@@ -174,7 +174,7 @@ static void note_posted(struct world *w, const struct step *s)
 /* Blocks that a request of this kind takes at most. */
 static uint32_t most_blocks(const struct world *w, const struct wr *wr)
 {
-	uint32_t bb = wr->op == OP_RAW ? blocks_of(wr->raw[7] & 0x3f) : w->wqe_bb;
+	uint32_t bb = wr->op == OP_RAW && !wr->row ? blocks_of(wr->raw[7] & 0x3f) : w->wqe_bb;
 
 	return bb > w->wqe_bb ? bb : w->wqe_bb;
 }
@@ -301,7 +301,23 @@ static void post(struct world *w, struct step *s, struct prng *p)
 		world_renew(w);
 }
 
-static void reset(struct world *w)
+/* Nothing can be posted before RTS. */
+static void post_too_early(struct world *w, uint32_t index)
+{
+	static struct step s;
+	struct outcome out;
+	uint32_t row_at;
+
+	gen_step(w, &s, index + STEPS_MAX);
+	if (s.kind > STEP_POST_SEND || row_of(w, &s, &row_at) != ROW_NONE)
+		return;
+	prepare(w);
+	out = post_step(w, &s);
+	emit(TAG_RC, (uint32_t)out.rc, (uint32_t)out.bad, NULL, 0);
+	note_uar(w);
+}
+
+static void reset(struct world *w, uint32_t index)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
 
@@ -311,6 +327,7 @@ static void reset(struct world *w)
 	w->out_head = w->out_tail = 0;
 	if (!w->srq)
 		w->recv_head = w->recv_tail = 0;
+	post_too_early(w, index);
 	to_rts(w);
 	emit(TAG_DB, be32toh(w->dvqp.dbrec[MLX5_SND_DBR]), be32toh(w->dvqp.dbrec[MLX5_RCV_DBR]), NULL, 0);
 }
@@ -344,7 +361,7 @@ static void run_step(struct world *w, uint32_t index)
 		complete_some(w, &p);
 		break;
 	case STEP_RESET:
-		reset(w);
+		reset(w, index);
 		break;
 	case STEP_ARM:
 		arm_cq(w, &p);

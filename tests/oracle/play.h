@@ -81,6 +81,7 @@ struct wr {
 	uint32_t mkey, mkey_lkey;
 	uint32_t repeat, n_setters, declared;
 	uint32_t conf_flags;
+	bool bare;			/* setters without mlx5dv_wr_mkey_configure */
 	uint64_t conf_mask;
 	enum mkey_setter setters[4];
 	uint32_t set_n[4];

@@ -20,7 +20,8 @@ void random_cqe(struct prng *p, struct mlx5_cqe64 *cqe)
 
 void make_error(struct prng *p, struct mlx5_cqe64 *cqe, uint8_t opcode)
 {
-	static const uint8_t syndromes[] = { 1, 2, 4, 5, 5, 5, 6, 0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x22, 0x77 };
+	static const uint8_t syndromes[] = { 1, 2, 4, 5, 5, 5, 6, 0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x22,
+					     0x77 };
 	struct mlx5_err_cqe *err = (struct mlx5_err_cqe *)cqe;
 
 	err->syndrome = syndromes[rnd(p, COUNT(syndromes))];
@@ -173,7 +174,7 @@ static void note_send_scatter(const struct world *w, const struct posted *e)
 /* RETURN whether the CQE holds data. */
 static bool send_cqe(struct world *w, struct prng *p, const struct posted *e, struct mlx5_cqe64 *cqe)
 {
-	uint32_t most = e->op != OPCODE_READ ? 8 : w->dvcq.cqe_size == 128 ? 64 : 32;
+	uint32_t most = e->op != OPCODE_READ ? 8 : 32;
 
 	random_cqe(p, cqe);
 	cqe->wqe_counter = htobe16((uint16_t)e->pi);
@@ -184,10 +185,11 @@ static bool send_cqe(struct world *w, struct prng *p, const struct posted *e, st
 		return false;
 	}
 	cqe->op_own = MLX5_CQE_REQ << 4;
-	if (!w->cfg.scatter || !e->scatters || !rnd(p, 2))
+	/* Of a 128-byte CQE libmlx5 44 copies from one byte before the data: it counts in bytes and means CQEs. */
+	if (!w->cfg.scatter || !e->scatters || w->dvcq.cqe_size == 128 || !rnd(p, 2))
 		return false;
 	cqe->byte_cnt = htobe32(rnd(p, most + 1));
-	cqe->op_own |= w->dvcq.cqe_size == 128 ? MLX5_INLINE_SCATTER_64 : MLX5_INLINE_SCATTER_32;
+	cqe->op_own |= MLX5_INLINE_SCATTER_32;
 	return true;
 }
 
@@ -204,8 +206,7 @@ static void complete_one(struct world *w, struct prng *p, uint32_t index)
 	scattered = send_cqe(w, p, e, &cqe);
 	write_cqe(w, &cqe, data);
 	poll_cq(w, p, 1);
-	/* Of a 128-byte CQE libmlx5 copies from one byte before the data: it counts in bytes where it means CQEs. */
-	if (scattered && w->dvcq.cqe_size == 64)
+	if (scattered)
 		note_send_scatter(w, e);
 	w->out_tail = index + 1;
 	w->tail_pi = e->pi + e->bb;

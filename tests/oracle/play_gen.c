@@ -30,7 +30,8 @@ static const uint64_t op_flag[] = {
 
 #define BIT(op) (1u << (op))
 #define OPS_MESSAGE (BIT(OP_SEND) | BIT(OP_SEND_IMM))
-#define OPS_UNRELIABLE (OPS_MESSAGE | BIT(OP_SEND_INV) | BIT(OP_WRITE) | BIT(OP_WRITE_IMM) | BIT(OP_BIND) | BIT(OP_LINV))
+#define OPS_UNRELIABLE (OPS_MESSAGE | BIT(OP_SEND_INV) | BIT(OP_WRITE) | BIT(OP_WRITE_IMM) | BIT(OP_BIND) | \
+			BIT(OP_LINV))
 #define OPS_RELIABLE (OPS_UNRELIABLE | BIT(OP_READ) | BIT(OP_CAS) | BIT(OP_FAA))
 #define OPS_UMR (BIT(OP_LIST) | BIT(OP_INTERLEAVED) | BIT(OP_CONFIGURE))
 
@@ -81,6 +82,9 @@ void gen_config(struct config *cfg, uint64_t seed)
 		cfg->send_ops = some_of(&p, flags_of(kind_ops[cfg->kind].wr));
 		cfg->dv_ops = some_of(&p, flags_of(kind_ops[cfg->kind].dv));
 		cfg->dv = true;
+		/* rdma-core 44 sizes WQEs as if an mkey's configuration alone were no UMR, and writes behind them. */
+		if (cfg->dv_ops & MLX5DV_QP_EX_WITH_MKEY_CONFIGURE)
+			cfg->dv_ops |= MLX5DV_QP_EX_WITH_MR_LIST;
 	}
 	cfg->cap.max_send_wr = wrs[rnd(&p, COUNT(wrs))];
 	cfg->cap.max_send_sge = sges[rnd(&p, COUNT(sges))];
@@ -246,7 +250,7 @@ static void mkey_row(struct prng *p, const struct world *w, struct wr *wr)
 	}
 	if (k < wr->n_setters && wr->setters[k] == SET_LIST)
 		k = wr->n_setters;
-	switch (rnd(p, 4)) {
+	switch (rnd(p, 5)) {
 	case 0:
 		if (k < wr->n_setters && wr->set_n[k]) {
 			wr->row = ROW_STRIDE;
@@ -264,6 +268,12 @@ static void mkey_row(struct prng *p, const struct world *w, struct wr *wr)
 		if (wr->op == OP_CONFIGURE) {
 			wr->row = ROW_FEW_SETTERS;
 			wr->declared = wr->n_setters + 1;
+		}
+		break;
+	case 3:
+		if (wr->op == OP_CONFIGURE) {
+			wr->row = ROW_BARE_SETTER;
+			wr->bare = true;
 		}
 		break;
 	default:
@@ -356,14 +366,14 @@ static void gen_raw(struct prng *p, const struct world *w, struct wr *wr, bool r
 {
 	uint32_t limit = w->wqe_bb * w->max_post * 4, ds = 1 + rnd(p, one_in(p, 4) ? 63 : 16);
 
-	if (row && rnd(p, 2)) {
+	if (row && (limit >= 63 || w->cfg.streams || rnd(p, 2))) {
 		ds = 0;
 		wr->row = ROW_RAW_EMPTY;
-	} else if (ds > limit) {
-		ds = limit;
-	} else if (row && limit < 63) {
+	} else if (row) {
 		ds = limit + 1;
 		wr->row = ROW_RAW_TOO_LONG;
+	} else if (ds > limit) {
+		ds = limit;
 	}
 	for (uint32_t i = 0; i < RAW_MAX; i += 8) {
 		uint64_t bytes = rnd64(p);
@@ -471,7 +481,7 @@ static void gen_wr(struct prng *p, const struct world *w, struct wr *wr, bool fa
 		wr->n = wr->setter >= BY_INLINE ? 0 : wr->n < 1 ? wr->n : 1;
 		return;
 	}
-	wr->op = any_bit(p, asked);
+	wr->op = any_bit(p, row && asked & OPS_UMR && rnd(p, 2) ? asked & OPS_UMR : asked);
 	gen_args(p, w, wr, fail, row);
 }
 
@@ -479,8 +489,10 @@ static void gen_post(struct prng *p, const struct world *w, struct wr *wr, bool 
 {
 	uint32_t ops = kind_ops[w->cfg.kind].post, others = OPS_RELIABLE & ~ops;
 
+	if (w->cfg.ex)		/* WQEs are sized for no others */
+		ops &= ops_asked(&w->cfg);
 	gen_common(p, w, wr);
-	if (fail && one_in(p, 4)) {
+	if ((fail && one_in(p, 4)) || (!ops && w->cfg.kind != T_DCI)) {
 		wr->op = OP_BAD;
 		wr->bad_opcode = 12 + (int)rnd(p, 100);
 		wr->faulty = true;
@@ -505,6 +517,9 @@ static void gen_post(struct prng *p, const struct world *w, struct wr *wr, bool 
 		return;
 	}
 	wr->setter = rnd(p, 2) ? BY_SGE_LIST : BY_INLINE_LIST;
+	/* There is no inline atomic; where its data would begin at the ring's end, libmlx5 writes behind it. */
+	if (w->cfg.kind == T_XRC && (wr->op == OP_CAS || wr->op == OP_FAA))
+		wr->setter = BY_SGE_LIST;
 	if (wr->setter == BY_INLINE_LIST)
 		gen_inline(p, w, wr, w->cap.max_send_sge < 8 ? w->cap.max_send_sge : 8, fail);
 	else
@@ -568,7 +583,7 @@ void gen_step(struct world *w, struct step *s, uint32_t index)
 	if (s->kind == STEP_POST_SEND && !kind_ops[w->cfg.kind].post)
 		s->n = 1;
 	/* At most one request that is answered otherwise, and then none that both refuse. */
-	row_at = s->kind != STEP_ABORT && one_in(&p, 12) ? rnd(&p, s->n) : UINT32_MAX;
+	row_at = s->kind != STEP_ABORT && one_in(&p, 10) ? rnd(&p, s->n) : UINT32_MAX;
 	fail_at = row_at == UINT32_MAX && one_in(&p, 6) ? rnd(&p, s->n) : UINT32_MAX;
 	for (uint32_t k = 0; k < s->n; k++) {
 		struct prng q = prng_at(w->seed, 1000 + index * 64 + 1 + k);

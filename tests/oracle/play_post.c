@@ -61,7 +61,10 @@ static void call_mkey(struct world *w, const struct wr *wr)
 					 (struct mlx5dv_mr_interleaved *)wr->il);
 		return;
 	}
-	mlx5dv_wr_mkey_configure(w->dvx, mkey, (uint8_t)wr->declared, &attr);
+	if (!wr->bare)
+		mlx5dv_wr_mkey_configure(w->dvx, mkey, (uint8_t)wr->declared, &attr);
+	else
+		mlx5dv_wr_set_mkey_access_flags(w->dvx, wr->access);
 	for (uint32_t k = 0; k < wr->n_setters; k++) {
 		if (wr->setters[k] == SET_ACCESS)
 			mlx5dv_wr_set_mkey_access_flags(w->dvx, wr->access);
