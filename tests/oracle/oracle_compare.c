@@ -76,8 +76,8 @@ static bool bytes_equal(struct place *p, const char *what, bool undefined_is_fre
 			continue;
 		if (signature_right(p, i, 0) && signature_right(p, i, 1))
 			continue;
-		return differs(p, "%s byte %u: libmlx5 %02x, on the other fill %02x%s, softmlx5 %02x, %02x", what, i, a, b,
-			       is_fill(a, b) ? " (not written)" : "", u, v);
+		return differs(p, "%s byte %u: libmlx5 %02x, on the other fill %02x%s, softmlx5 %02x, %02x", what, i,
+			       a, b, is_fill(a, b) ? " (not written)" : "", u, v);
 	}
 	return true;
 }
