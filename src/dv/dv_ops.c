@@ -54,6 +54,7 @@ void smx_dv_qp_reset(struct smx_dv_qp *qp)
 
 	smx_dv_lock(&sq->lock);
 	sq->cur_post = sq->head = 0;
+	sq->wr.limit = 0;	/* of the room there was before */
 	__atomic_store_n(&sq->tail, 0, __ATOMIC_RELEASE);
 	__atomic_store_n(&sq->tail_bb, 0, __ATOMIC_RELEASE);
 	if (sq->slot)
