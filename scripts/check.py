@@ -22,6 +22,7 @@ JOBS = os.cpu_count() or 2
 LINE = re.compile(r'^(ok|not ok|skip)(?: \d+)?(?: -)? (.*)$')
 COUNT = re.compile(r'^(\d+) passed, (\d+) failed$')	# wqe_vectors
 PROGRAM_SECONDS = 300
+ORACLE_SECONDS = 1200
 FUZZ_SECONDS = int(os.environ.get('FUZZ_SECONDS', '60'))
 
 
@@ -131,14 +132,24 @@ def examples(folder):
             yield (f'{folder.name}/examples/{path.name}', [str(path)], {})
 
 
+def oracle(folder, requests):
+    """Queue entries against those of the installed libmlx5, for random programs."""
+    path = folder / 'tests/oracle/oracle'
+    if path.exists():
+        report(run(f'{folder.name}/oracle', [str(path), str(requests)], seconds=ORACLE_SECONDS))
+    else:
+        TALLY.skipped.append(f'{folder.name}/oracle: rdma-core\'s libraries are not installed')
+
+
 def tree():
     report(run('tree', [sys.executable, 'scripts/check_layers.py']))
     report(run('rdma-core tests', [sys.executable, 'tests/interop/rdma_core_tests.py', 'stale']))
 
 
-def quick():
+def quick(requests=20000):
     tree()
     folder = build('gcc', 'gcc')
+    oracle(folder, requests)
     run_all([*programs_in(folder, 'unit', 'vectors', 'abi', 'api', 'regress'), *shell_tests(folder), *examples(folder)])
 
 
@@ -189,7 +200,7 @@ def finish(extra_failure=None):
 
 
 def full():
-    quick()
+    quick(requests=200000)
     suite()
     build('clang', 'clang')
     sanitizers()

@@ -54,9 +54,9 @@ void smx_dv_qp_reset(struct smx_dv_qp *qp)
 
 	smx_dv_lock(&sq->lock);
 	sq->cur_post = sq->head = 0;
+	sq->wr.limit = 0;	/* of the room there was before */
 	__atomic_store_n(&sq->tail, 0, __ATOMIC_RELEASE);
 	__atomic_store_n(&sq->tail_bb, 0, __ATOMIC_RELEASE);
-	sq->fm_cache = 0;
 	if (sq->slot)
 		memset(sq->slot, 0, sizeof(*sq->slot) * sq->bb_count);
 	if (qp->dbrec)

@@ -128,8 +128,8 @@ struct smx_dv_qp_sizes {
 	uint64_t rq_offset, sq_offset, total_bytes;
 };
 
-/* send_ops 0: what ibv_create_qp offers on this kind. RETURN 0, or an errno after a refusal; cap is updated to
- * what was granted. */
+/* send_ops, dv_ops: what a WQE must have room for. RETURN 0, or an errno after a refusal; cap is updated to what was
+ * granted. */
 int smx_dv_qp_size(struct smx_refusal_log *log, enum smx_dv_qp_kind kind, uint64_t send_ops, uint64_t dv_ops,
 		   bool has_srq, bool wq_sig, struct ibv_qp_cap *cap, struct smx_dv_qp_sizes *out);
 
@@ -138,7 +138,8 @@ int smx_dv_qp_size(struct smx_refusal_log *log, enum smx_dv_qp_kind kind, uint64
  * kind does not support an operation that was asked for. */
 int smx_dv_qp_fill_ops(struct smx_dv_qp *qp);
 
-/* Forgets all work: RESET. Clears indices, doorbell record and fence cache; slots and ring stay allocated. */
+/* Forgets all work: RESET. Clears indices and doorbell records; slots and ring stay allocated. A small fence that
+ * is pending stays, as in libmlx5: it does no harm on an empty queue. */
 void smx_dv_qp_reset(struct smx_dv_qp *qp);
 
 int smx_dv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);

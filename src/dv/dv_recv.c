@@ -46,9 +46,10 @@ static uint8_t xor_bytes(const void *bytes, size_t n)
 	return x;
 }
 
-static void sign(const struct smx_dv_qp *qp, uint8_t *wqe, uint32_t index, int num_sge)
+/* The index is that of the list's first receive, as libmlx5 has it. */
+static void sign(const struct smx_dv_qp *qp, uint8_t *wqe, int num_sge)
 {
-	uint16_t index16 = (uint16_t)index;
+	uint16_t index16 = (uint16_t)qp->rq.head;
 
 	wqe[SIG_BYTE] = (uint8_t)~(xor_bytes(wqe, (size_t)(num_sge + SIG_DS) * SMX_WQE_DS) ^
 				   xor_bytes(&qp->qpn, sizeof(qp->qpn)) ^ xor_bytes(&index16, sizeof(index16)));
@@ -72,7 +73,7 @@ static void write_wqe(struct smx_dv_qp *qp, const struct ibv_recv_wr *wr, uint32
 	if (n < rq->max_gs)
 		smx_recv_end(&seg[n]);
 	if (qp->wq_sig)
-		sign(qp, wqe, index, wr->num_sge);
+		sign(qp, wqe, wr->num_sge);
 	rq->wr_id[slot] = wr->wr_id;
 }
 

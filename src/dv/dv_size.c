@@ -31,13 +31,11 @@ enum {
 #define DV_OPS_UMR (MLX5DV_QP_EX_WITH_MR_INTERLEAVED | MLX5DV_QP_EX_WITH_MR_LIST | \
 		    MLX5DV_QP_EX_WITH_MKEY_CONFIGURE)
 
-/* Bytes of the longest request before its data. send_ops 0: all that ibv_post_send offers. */
+/* Bytes of the longest request before its data. */
 static uint32_t overhead(enum smx_dv_qp_kind kind, uint64_t send_ops, uint64_t dv_ops)
 {
 	uint32_t bytes = CTRL_BYTES;
 
-	if (!send_ops && kind != SMX_DV_UD)
-		send_ops = OPS_RDMA | OPS_ATOMIC | OPS_WINDOW;
 	if (send_ops & OPS_RDMA)
 		bytes = RDMA_BYTES;
 	if (send_ops & OPS_ATOMIC)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/settings.h"
 #include "verbs/event_queue.h"
 #include "verbs/ibv_device.h"
 #include "verbs/objects.h"
@@ -172,6 +173,7 @@ static struct ibv_context *open_context(struct ibv_device *device, int cmd_fd, b
 	ctx->v.context.cmd_fd = -1;
 	ctx->v.context.async_fd = -1;
 	ctx->imported = imported;
+	ctx->device_off = !strcmp(smx_setting_text(SMX_SET_DEVICE), "off");
 	ctx->single_threaded = single && !strcmp(single, "1");
 	pthread_mutex_init(&ctx->lock, NULL);
 	pthread_mutex_init(&ctx->v.context.mutex, NULL);

@@ -193,8 +193,8 @@ static void fill_driver(struct smx_vcq *vcq, struct ibv_context *context,
 	vcq->dv.srqs = &ctx->srqs;
 	vcq->dv.lock.needed = !single && !ctx->single_threaded && !(vcq->parent && vcq->parent->td);
 	vcq->dv.wallclock_ns = wallclock_ns;
-	vcq->dv.idle = idle;
-	vcq->dv.arm = arm;
+	vcq->dv.idle = ctx->device_off ? NULL : idle;
+	vcq->dv.arm = ctx->device_off ? NULL : arm;
 }
 
 static int make_memory(struct smx_vcq *vcq, uint32_t cqe_count)

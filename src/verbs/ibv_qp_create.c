@@ -104,8 +104,8 @@ static void fill_driver(struct smx_vqp *vqp, struct smx_ctx *ctx, const struct s
 	dv->ctx.opaque_lkey = ctx->opaque_lkey;
 	dv->ctx.opaque_addr = (uint64_t)(uintptr_t)ctx->opaque;
 	dv->refusals = smx_refusals();
-	dv->ring_sq = ring_sq;
-	dv->ring_rq = ring_rq;
+	dv->ring_sq = ctx->device_off ? NULL : ring_sq;
+	dv->ring_rq = ctx->device_off ? NULL : ring_rq;
 }
 
 static void fill_ibv(struct smx_vqp *vqp, const struct smx_qp_plan *p)

@@ -83,7 +83,7 @@ static int make(struct smx_vsrq *vsrq, struct ibv_context *context, struct ibv_s
 
 	dv->refusals = smx_refusals();
 	dv->lock.needed = smx_lock_needed(context, vsrq->pd);
-	dv->ring = ring;
+	dv->ring = smx_ctx_of(context)->device_off ? NULL : ring;
 	err = smx_dv_srq_size(dv->refusals, attr, &dv->wqe_count, &dv->stride_bytes);
 	if (err)
 		return err;

@@ -23,11 +23,13 @@ enum {
 	NEVER_ARMED = UINT32_MAX, /* no arm word: those are of 30 bits */
 };
 
-/* The context's UAR page for programs. */
+/* The context's UAR page for programs. With the device off it is the driver's own: what was rung can be read. */
 static uint8_t *give_uar(struct ibv_context *context)
 {
 	struct smx_ctx *ctx = smx_ctx_of(context);
 
+	if (ctx->device_off)
+		return ctx->own_uar.base;
 	smx_engine_uar_given(&ctx->given_uar);
 	return ctx->given_uar.base;
 }
@@ -38,7 +40,7 @@ static void watch_cq(struct smx_vcq *vcq)
 {
 	be32 *arm = &vcq->dv.dbrec[SMX_CQ_DBREC_ARM];
 
-	if (!vcq->dv.ex.channel || vcq->watched)
+	if (!vcq->dv.ex.channel || vcq->watched || smx_ctx_of(vcq->dv.ex.context)->device_off)
 		return;
 	vcq->watched = true;
 	if (!be32_load_acquire(arm))
@@ -64,7 +66,7 @@ static void give_qp(struct ibv_qp *in, struct mlx5dv_qp *out)
 	out->bf.size = dv->bf && dv->bf->uuarn ? dv->bf->buf_bytes : 0;
 	/* Nothing maps to a device here: offsets and raw handles are not given. */
 	out->comp_mask = given;
-	if (dv->bf && !vqp->watched && vqp->dev_type != SMX_QP_DCT &&
+	if (dv->bf && !smx_ctx_of(in->context)->device_off && !vqp->watched && vqp->dev_type != SMX_QP_DCT &&
 	    vqp->dev_type != SMX_QP_XRC_TGT) {
 		vqp->watched = true;
 		smx_engine_watch_qp(vqp->dev);

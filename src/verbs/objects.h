@@ -35,6 +35,7 @@ struct smx_ctx {
 	struct smx_ctx *next;		/* all contexts of the process; ibv_import_device finds by cmd_fd */
 	bool imported;
 	bool closed;			/* by the program, while objects were left in it */
+	bool device_off;		/* SOFTMLX5_DEVICE=off: queues are written and nothing follows a doorbell */
 	bool single_threaded;		/* MLX5_SINGLE_THREADED=1: no queue is locked */
 	struct mlx5dv_ctx_allocators allocators;	/* mlx5dv_set_context_attr: queue memory; alloc NULL: none */
 	uint64_t id[2];			/* device and inode of cmd_fd; an imported context has the same */

@@ -129,6 +129,21 @@ static void a_signed_receive_starts_behind_its_signature(void **state)
 	world_free(w);
 }
 
+static void receives_of_a_list_are_signed_with_the_index_of_the_first(void **state)
+{
+	struct world *w = world_rc();
+	struct ibv_sge sge = { 0x1000, 10, 1 };
+	struct ibv_recv_wr wr[2] = { { .sg_list = &sge, .num_sge = 1, .next = &wr[1] },
+				     { .sg_list = &sge, .num_sge = 1 } }, *bad;
+	(void)state;
+
+	w->qp.wq_sig = true;
+	w->qp.rq.max_gs = 3;
+	assert_int_equal(post_recv(w, wr, &bad), 0);
+	assert_memory_equal(recv_seg(w, 0, 0), recv_seg(w, 1, 0), SMX_WQE_DS);
+	world_free(w);
+}
+
 /* Shared receive queue */
 
 static int post_srq(struct world *w, uint64_t wr_id, struct ibv_sge *sge, int n)
@@ -241,6 +256,7 @@ int main(void)
 		cmocka_unit_test(wrong_receives_are_refused),
 		cmocka_unit_test(a_full_receive_queue_refuses_until_a_completion),
 		cmocka_unit_test(a_signed_receive_starts_behind_its_signature),
+		cmocka_unit_test(receives_of_a_list_are_signed_with_the_index_of_the_first),
 		cmocka_unit_test(srq_entries_are_linked_and_keep_empty_entries),
 		cmocka_unit_test(srq_counts_each_receive_of_a_list),
 		cmocka_unit_test(srq_entries_come_back_in_any_order),

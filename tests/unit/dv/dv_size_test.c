@@ -21,7 +21,7 @@ static const struct row {
 	{ "umr alone sizes likewise",    SMX_DV_RC, OPS_SEND, MLX5DV_QP_EX_WITH_MR_LIST, 8, 4, 0, 32, 8, 60 },
 	{ "raw and memcpy do not",       SMX_DV_RC, OPS_SEND, MLX5DV_QP_EX_WITH_RAW_WQE | MLX5DV_QP_EX_WITH_MEMCPY,
 	  8, 1, 0, 8, 8, 44 },
-	{ "nothing asked for: all of it", SMX_DV_RC, 0, 0, 8, 4, 0, 32, 8, 60 },
+	{ "nothing asked for: no room", SMX_DV_RC, 0, 0, 8, 4, 0, 16, 8, 108 },
 	{ "ud adds an address",          SMX_DV_UD, OPS_SEND, 0, 16, 4, 64, 64, 21, 124 },
 	{ "dci adds an address",         SMX_DV_DCI, OPS_RC, 0, 8, 4, 64, 64, 12, 76 },
 	{ "xrc adds a segment",          SMX_DV_XRC_INI, OPS_RC, 0, 8, 3, 0, 32, 8, 44 },
