@@ -65,8 +65,13 @@ void smx_dev_note_reachable(struct smx_dev *dev, const struct smx_qp *qp)
 {
 	bool connected = qp->attr.type == SMX_QP_RC || qp->attr.type == SMX_QP_UC;
 
-	if (!dev->port->bell || (connected && smx_qp_find(dev, qp->cur.dest_qp_num)))
+	if (connected && smx_qp_find(dev, qp->cur.dest_qp_num))
 		return;
+	if (!dev->port->bell) {
+		if (connected && dev->port->ops->sought)
+			dev->port->ops->sought(dev->port, qp->cur.dest_qp_num);
+		return;
+	}
 	dev->reachable = true;
 	dev->port->changes++;
 }
@@ -165,6 +170,12 @@ bool smx_dev_doze(struct smx_dev *dev, bool requests, bool answers)
 	return !dev->port->ops->doze ||
 	       dev->port->ops->doze(dev->port, (requests ? SMX_LISTEN_REQUESTS : 0) |
 						       (answers ? SMX_LISTEN_ANSWERS : 0));
+}
+
+void smx_dev_leave_host(struct smx_dev *dev)
+{
+	if (dev->port->ops->leave)
+		dev->port->ops->leave(dev->port);
 }
 
 void smx_dev_forked(struct smx_dev *dev)
