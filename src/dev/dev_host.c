@@ -34,7 +34,7 @@ static bool take_block(struct smx_dev *dev)
 	return true;
 }
 
-int smx_dev_number(struct smx_dev *dev, void *obj, uint32_t *id)
+static int take_number(struct smx_dev *dev, void *obj, uint32_t *id)
 {
 	uint32_t tried = 0;
 
@@ -59,6 +59,26 @@ int smx_dev_number(struct smx_dev *dev, void *obj, uint32_t *id)
 			dev->qpn_next = 0;
 		}
 	}
+}
+
+static void publish_count(struct smx_dev *dev)
+{
+	if (dev->port->public)
+		dev->port->public->qps = dev->qps.used;
+}
+
+int smx_dev_number(struct smx_dev *dev, void *obj, uint32_t *id)
+{
+	int err = take_number(dev, obj, id);
+
+	publish_count(dev);
+	return err;
+}
+
+void smx_dev_number_free(struct smx_dev *dev, uint32_t id)
+{
+	smx_idmap_remove(&dev->qps, id);
+	publish_count(dev);
 }
 
 void smx_dev_note_reachable(struct smx_dev *dev, const struct smx_qp *qp)
@@ -157,7 +177,6 @@ static void publish(struct smx_dev *dev)
 		waiting++;
 	for (const struct smx_qp *qp = dev->blocked; qp; qp = qp->blocked_next)
 		blocked++;
-	public->qps = dev->qps.used;
 	public->waiting = waiting;
 	public->rnr_waiting = dev->rnr_waiting;
 	public->blocked = blocked;

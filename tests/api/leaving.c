@@ -115,10 +115,13 @@ static bool tool(char *path, size_t len)
 	return !access(path, X_OK);
 }
 
+static unsigned int qps;	/* of the process last asked for */
+
 /* RETURN what ps says of a process: 'a'live, 'd'ead, or 0: nothing. */
 static char state_of(pid_t pid)
 {
 	char path[400], line[256], word[32], state = 0;
+	unsigned int count;
 	int there;
 	FILE *f;
 
@@ -128,8 +131,10 @@ static char state_of(pid_t pid)
 	f = popen(path, "r");
 	MUST(f, "softmlx5 ps");
 	while (fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%d %31s", &there, word) == 2 && there == pid)
-			state = word[0];
+		if (sscanf(line, "%d %31s %*u %u", &there, word, &count) != 3 || there != pid)
+			continue;
+		state = word[0];
+		qps = count;
 	}
 	EXPECT_EQ(pclose(f), 0, "exit of softmlx5 ps");
 	return state;
@@ -181,6 +186,7 @@ static void leaves(const void *arg)
 	struct other o = start(arg);
 
 	EXPECT_EQ(state_of(o.pid), 'a', "state before");
+	EXPECT_EQ(qps, 3, "queue pairs that it is said to have");
 	EXPECT_EQ(end(&o), 0, "status of the other process");
 	/* Who becomes another program is found dead by whoever comes next. */
 	if (strcmp(arg, "another program"))
