@@ -24,6 +24,7 @@ struct two_got { uint32_t status, opcode, bytes, imm, has_imm; };
 /* The first page of the common memory. */
 struct two_page {
 	volatile uint32_t ready, connected, quiet, stop;
+	volatile uint32_t rings;	/* before it connects: the target rings its RC queue pair by itself */
 	volatile uint32_t receives[TWO_KINDS];	/* how many the tester wants posted, ever */
 	volatile uint32_t posted[TWO_KINDS];
 	volatile uint32_t got_count;
@@ -133,12 +134,18 @@ static inline void two_target_case(const void *arg)
 	struct two_page *page = t->page;
 	struct t_env *env = t_open();
 	struct ibv_qp_attr attr;
+	struct mlx5dv_qp dv_qp = { 0 };
+	struct mlx5dv_cq dv_cq = { 0 };
+	struct mlx5dv_obj rc;
 
 	alarm(0);
 	two_target_make(env, t);
+	rc = (struct mlx5dv_obj) { .qp = { t->q[TWO_RC].qp, &dv_qp }, .cq = { t->q[TWO_RC].scq, &dv_cq } };
 	page->ready = 1;
 	while (!page->connected && getppid() != 1)
 		usleep(100);
+	if (page->rings)
+		MUST(!mlx5dv_init_obj(&rc, MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ), "mlx5dv_init_obj");
 	for (int k = 0; k < TWO_KINDS; k++) {
 		if (k == TWO_UD || k == TWO_DC)
 			continue;

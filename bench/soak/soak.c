@@ -248,7 +248,6 @@ int main(int argc, char **argv)
 	uint64_t files = shared_files();
 	int fd = o.side < 0 ? (int)syscall(SYS_memfd_create, "soak", 0) : o.fd;
 
-	setenv("SOFTMLX5_HOST", "on", 0);
 	if (fd < 0 || (o.side < 0 && ftruncate(fd, sizeof(*common)))) {
 		perror("soak: memfd_create");
 		return 2;

@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { LEAVE_TRIES = 500 };	/* a millisecond apart */
+
 static const char file_name[] = "registry";
 static const char lane_prefix[] = "lane-";
 
@@ -38,6 +40,19 @@ static void lock(const struct smx_host *h, short type)
 
 	while (fcntl(h->fd, F_SETLKW, &fl) && errno == EINTR)
 		;
+}
+
+/* RETURN false when another holds it for too long: it may have been stopped. */
+static bool lock_soon(const struct smx_host *h)
+{
+	struct flock fl = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1 };
+
+	for (int tries = 0; fcntl(h->fd, F_SETLK, &fl); tries++) {
+		if (tries == LEAVE_TRIES || (errno != EAGAIN && errno != EACCES && errno != EINTR))
+			return false;
+		usleep(1000);
+	}
+	return true;
 }
 
 /* ------------------------------------------------------------------ who lives */
@@ -393,18 +408,26 @@ int smx_host_join(struct smx_host *h, char *why, size_t why_len)
 	return err ? refuse(why, why_len, err, "%s: %d processes have a device already", h->dir, SMX_HOST_SLOTS) : 0;
 }
 
-void smx_host_leave(struct smx_host *h)
+/* In a child that was made without our knowledge the slot is the parent's. Where the lock cannot be had, whoever comes
+ * or leaves after the process has ended takes back what is left. */
+void smx_host_give_back(struct smx_host *h)
 {
-	if (!h->file)
-		return;
-	lock(h, F_WRLCK);
-	if (h->joined && is_current(h, h->slot, h->gen))
-		free_slot(h, h->slot);
+	bool joined = h->joined;
+
 	h->joined = false;
+	if (!h->file || !joined || h->file->slot[h->slot].pid != getpid() || !lock_soon(h))
+		return;
+	if (is_current(h, h->slot, h->gen))
+		free_slot(h, h->slot);
 	reclaim(h);
 	remove_files(h, false);
 	remove_if_empty(h);
 	lock(h, F_UNLCK);
+}
+
+void smx_host_leave(struct smx_host *h)
+{
+	smx_host_give_back(h);
 	smx_host_close(h);
 }
 

@@ -77,6 +77,8 @@ int smx_host_open(struct smx_host *h, const char *dir, bool make, char *why, siz
 int smx_host_join(struct smx_host *h, char *why, size_t why_len);
 /* Gives back what is ours, and removes everything if nobody is left. */
 void smx_host_leave(struct smx_host *h);
+/* The same, but all stays mapped. */
+void smx_host_give_back(struct smx_host *h);
 /* Forgets the mapping without giving anything back: in the child of a fork, and after a look. */
 void smx_host_close(struct smx_host *h);
 

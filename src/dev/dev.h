@@ -29,6 +29,8 @@ struct smx_dev_arrivals smx_dev_arrivals(const struct smx_dev *dev);
 /* The device is not turned from now on; the bell is to change when what is named comes. RETURN false: it has. */
 bool smx_dev_doze(struct smx_dev *dev, bool requests, bool answers);
 void smx_dev_forked(struct smx_dev *dev);		/* in the child */
+/* The process ends: others see that it is gone. What is left of it goes on alone. */
+void smx_dev_leave_host(struct smx_dev *dev);
 
 /* The port's GIDs, by index (all zero removes one): where requests with an address vector come from. Once one is set,
  * an address vector with an index that has none is refused (WQE_AH). */

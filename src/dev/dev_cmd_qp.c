@@ -93,7 +93,7 @@ static void unnumber(struct smx_dev *dev, struct smx_qp *qp)
 	if (qp->attr.reserved_qpn)
 		smx_idmap_replace(&dev->qps, qp->qpn, &dev->reserved_qp);
 	else
-		smx_idmap_remove(&dev->qps, qp->qpn);
+		smx_dev_number_free(dev, qp->qpn);
 }
 
 static void free_qp(struct smx_dev *dev, struct smx_qp *qp)
@@ -357,7 +357,7 @@ int smx_cmd_unreserve_qpn(struct smx_dev *dev, uint32_t qpn)
 	if (obj != &dev->reserved_qp)
 		return smx_refuse(log_of(dev), SMX_CHECK_OBJECT_BUSY, NULL,
 				  "qpn 0x%06" PRIx32 " is a queue pair's", qpn);
-	smx_idmap_remove(&dev->qps, qpn);
+	smx_dev_number_free(dev, qpn);
 	return 0;
 }
 

@@ -34,7 +34,7 @@ static bool take_block(struct smx_dev *dev)
 	return true;
 }
 
-int smx_dev_number(struct smx_dev *dev, void *obj, uint32_t *id)
+static int take_number(struct smx_dev *dev, void *obj, uint32_t *id)
 {
 	uint32_t tried = 0;
 
@@ -61,12 +61,37 @@ int smx_dev_number(struct smx_dev *dev, void *obj, uint32_t *id)
 	}
 }
 
+static void publish_count(struct smx_dev *dev)
+{
+	if (dev->port->public)
+		dev->port->public->qps = dev->qps.used;
+}
+
+int smx_dev_number(struct smx_dev *dev, void *obj, uint32_t *id)
+{
+	int err = take_number(dev, obj, id);
+
+	publish_count(dev);
+	return err;
+}
+
+void smx_dev_number_free(struct smx_dev *dev, uint32_t id)
+{
+	smx_idmap_remove(&dev->qps, id);
+	publish_count(dev);
+}
+
 void smx_dev_note_reachable(struct smx_dev *dev, const struct smx_qp *qp)
 {
 	bool connected = qp->attr.type == SMX_QP_RC || qp->attr.type == SMX_QP_UC;
 
-	if (!dev->port->bell || (connected && smx_qp_find(dev, qp->cur.dest_qp_num)))
+	if (connected && smx_qp_find(dev, qp->cur.dest_qp_num))
 		return;
+	if (!dev->port->bell) {
+		if (connected && dev->port->ops->sought)
+			dev->port->ops->sought(dev->port, qp->cur.dest_qp_num);
+		return;
+	}
 	dev->reachable = true;
 	dev->port->changes++;
 }
@@ -152,7 +177,6 @@ static void publish(struct smx_dev *dev)
 		waiting++;
 	for (const struct smx_qp *qp = dev->blocked; qp; qp = qp->blocked_next)
 		blocked++;
-	public->qps = dev->qps.used;
 	public->waiting = waiting;
 	public->rnr_waiting = dev->rnr_waiting;
 	public->blocked = blocked;
@@ -165,6 +189,12 @@ bool smx_dev_doze(struct smx_dev *dev, bool requests, bool answers)
 	return !dev->port->ops->doze ||
 	       dev->port->ops->doze(dev->port, (requests ? SMX_LISTEN_REQUESTS : 0) |
 						       (answers ? SMX_LISTEN_ANSWERS : 0));
+}
+
+void smx_dev_leave_host(struct smx_dev *dev)
+{
+	if (dev->port->ops->leave)
+		dev->port->ops->leave(dev->port);
 }
 
 void smx_dev_forked(struct smx_dev *dev)

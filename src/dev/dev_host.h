@@ -8,6 +8,7 @@
 /* A free number for obj: of a block that the port gave, or of all where the port gives none. RETURN 0 or
  * ENOMEM. */
 int smx_dev_number(struct smx_dev *dev, void *obj, uint32_t *id);
+void smx_dev_number_free(struct smx_dev *dev, uint32_t id);
 
 /* Others may send to qp from now on: notes whether those can be other processes. */
 void smx_dev_note_reachable(struct smx_dev *dev, const struct smx_qp *qp);

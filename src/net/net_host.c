@@ -51,7 +51,8 @@ struct host {
 	struct smx_port port;
 	struct smx_net_host_attr attr;
 	struct smx_host reg;
-	bool tried, in_poll;
+	bool tried;
+	char why[256];			/* others cannot be reached; empty: they can, or that was said */
 	uint32_t epoch_seen, lanes_seen;
 	uint64_t probe;
 	uint32_t inbound[SMX_HOST_SLOTS], inbound_count;
@@ -87,17 +88,15 @@ static bool is_own(const struct host *h, uint32_t qpn)
 
 static bool join(struct host *h)
 {
-	char why[256];
-
 	if (h->reg.joined)
 		return true;
 	if (h->tried)
 		return false;
 	h->tried = true;
-	if (smx_host_open(&h->reg, h->attr.dir, true, why, sizeof(why)) ||
-	    smx_host_join(&h->reg, why, sizeof(why))) {
+	if (smx_host_open(&h->reg, h->attr.dir, true, h->why, sizeof(h->why)) ||
+	    smx_host_join(&h->reg, h->why, sizeof(h->why))) {
 		smx_host_close(&h->reg);
-		smx_log(SMX_LOG_WARN, "no other process will be reached: %s", why);
+		smx_log(SMX_LOG_INFO, "no other process will be reached: %s", h->why);
 		return false;
 	}
 	memset(h->own, 0, sizeof(h->own));
@@ -122,6 +121,16 @@ static bool host_numbers(struct smx_port *port, uint32_t *first)
 	block = *first >> SMX_HOST_BLOCK_BITS;
 	h->own[block / 8] |= (uint8_t)(1u << (block % 8));
 	return true;
+}
+
+static void host_sought(struct smx_port *port, uint32_t qpn)
+{
+	struct host *h = (struct host *)port;
+
+	if (h->why[0])
+		smx_log(SMX_LOG_WARN, "queue pair 0x%06x is not in this process, and no other can be reached: %s",
+			qpn, h->why);
+	h->why[0] = '\0';
 }
 
 /* ------------------------------------------------------------------ bells */
@@ -641,6 +650,10 @@ static void drop_gone(struct host *h)
 		alone = alone && !p->in.file && !p->out.file;
 	}
 	h->port.immediate = alone;
+	if (alone && h->port.linked) {
+		h->port.linked = false;
+		h->port.changes++;
+	}
 }
 
 /* Requesters that wait: is there room again, or has it taken too long? RETURN when to look again. */
@@ -747,6 +760,8 @@ static void drop_links(struct host *h)
 	h->port.immediate = true;
 	h->port.bell = NULL;
 	h->port.public = NULL;
+	h->port.changes++;
+	memset(h->own, 0xff, sizeof(h->own));
 }
 
 static void host_forked(struct smx_port *port)
@@ -755,8 +770,19 @@ static void host_forked(struct smx_port *port)
 
 	drop_links(h);
 	smx_host_close(&h->reg);
-	memset(h->own, 0xff, sizeof(h->own));
 	h->tried = false;
+	port->room(port->deliver_arg);
+}
+
+/* The bell stays mapped: threads of ours may be about to ring it or to sleep on it. */
+static void host_leave(struct smx_port *port)
+{
+	struct host *h = (struct host *)port;
+
+	drop_links(h);
+	smx_host_give_back(&h->reg);
+	h->tried = true;
+	port->room(port->deliver_arg);
 }
 
 static void host_destroy(struct smx_port *port)
@@ -776,6 +802,8 @@ static const struct smx_port_ops host_ops = {
 	.numbers = host_numbers,
 	.doze = host_doze,
 	.forked = host_forked,
+	.leave = host_leave,
+	.sought = host_sought,
 };
 
 struct smx_port *smx_net_host_create(const struct smx_net_host_attr *attr)

@@ -37,6 +37,10 @@ struct smx_port_ops {
 	bool (*doze)(struct smx_port *port, uint32_t listen);
 	/* In the child of a fork: what the parent shares with others is the parent's. */
 	void (*forked)(struct smx_port *port);
+	/* The process ends: others are to see that it is gone, and it goes on alone. */
+	void (*leave)(struct smx_port *port);
+	/* A queue pair is connected to a number that is not here, though nobody else can be: says why, once. */
+	void (*sought)(struct smx_port *port, uint32_t qpn);
 };
 
 enum { SMX_PORT_NUMBERS = 1024 };

@@ -36,6 +36,8 @@ enum {
 	 * offers. */
 	FRUITLESS_POLLS = 512,
 	FRUITLESS_AGAIN = 32,
+	/* At the end of the process: looks at a held lock, a millisecond apart. */
+	EXIT_TRIES = 500,
 };
 
 struct smx_engine_state smx_engine = {
@@ -159,20 +161,18 @@ static void take_rings(void)
 /* The device may have found other processes, or they it. */
 static __attribute__((noinline)) void follow_host(void)
 {
-	uint32_t *bell = smx_dev_bell(smx_engine.dev);
+	uint32_t *bell = smx_dev_bell(smx_engine.dev), *old = smx_engine.wake;
+	uint32_t *word = bell ? bell : &smx_engine.wake_seq;
 
 	smx_engine.host_seen = *smx_engine.host_changes;
-	if (bell && smx_engine.wake != bell) {
-		uint32_t *old = smx_engine.wake;
-
-		__atomic_store_n(&smx_engine.wake, bell, __ATOMIC_SEQ_CST);
+	if (word != old) {
+		__atomic_store_n(&smx_engine.wake, word, __ATOMIC_SEQ_CST);
 		__atomic_fetch_add(old, 1, __ATOMIC_RELEASE);
 		smx_futex_wake(old);
 	}
 	if (bell && !smx_engine.has_thread && smx_engine.thread_until_ns && smx_dev_is_reachable(smx_engine.dev))
 		smx_engine_thread_start();
-	if (smx_dev_is_linked(smx_engine.dev) && !smx_engine.linked)
-		__atomic_store_n(&smx_engine.linked, true, __ATOMIC_RELAXED);
+	__atomic_store_n(&smx_engine.linked, smx_dev_is_linked(smx_engine.dev), __ATOMIC_RELAXED);
 }
 
 __attribute__((noinline)) void smx_engine_look(bool anyway)
@@ -538,4 +538,21 @@ void smx_engine_put(void)
 		leave();
 	}
 	pthread_mutex_unlock(&smx_engine.life);
+}
+
+/* A program that ends without closing its device leaves the host's registry all the same. Its other threads may
+ * still run, and what is finished after this library may still call: for them the device works on, alone. */
+static __attribute__((destructor)) void leave_host(void)
+{
+	for (int tries = 0; !try_enter(); tries++) {
+		/* Whoever is inside may be the thread that ends the process, or be stopped. */
+		if (tries == EXIT_TRIES)
+			return;
+		usleep(1000);
+	}
+	if (smx_engine.dev) {
+		smx_dev_leave_host(smx_engine.dev);
+		follow_host();
+	}
+	leave();
 }

@@ -13,11 +13,10 @@
 #include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
-#include "t.h"
+#include "t_idle.h"
+#include "two.h"
 
 enum { LONG_US = 50000 };	/* the device is asleep after this */
 
@@ -652,15 +651,6 @@ static void forked(const void *arg)
 
 /* ---- idling ---- */
 
-static uint64_t cpu_us(void)
-{
-	struct rusage u;
-
-	getrusage(RUSAGE_SELF, &u);
-	return (uint64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000 +
-	       (uint64_t)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
-}
-
 static bool has_userfaultfd(void)
 {
 	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP };
@@ -672,24 +662,84 @@ static bool has_userfaultfd(void)
 	return has;
 }
 
+static bool sleeps(void)
+{
+	return !strcmp(setting, "auto") && has_userfaultfd();
+}
+
 static void idle(const void *arg)
 {
-	bool sleeps = !strcmp(setting, "auto") && has_userfaultfd();
-	uint64_t used, most = sleeps ? 20000 : 500000;
 	struct world w;
-	struct own o = world(&w, false);
+	struct own o = world(&w, *(const bool *)arg);
+	struct t_work before;
 
-	(void)arg;
 	EXPECT(one_write(&o, 1), "before");
 	usleep(LONG_US);
-	used = cpu_us();
+	before = t_work(getpid());
 	usleep(2000000);
-	used = cpu_us() - used;
-	printf("# %s: %" PRIu64 " us of CPU in two seconds of nothing%s\n", setting, used,
-	       sleeps ? "" : "; looking every millisecond");
-	EXPECT(used < most, "%" PRIu64 " us of CPU in two seconds of nothing", used);
+	if (sleeps())
+		t_expect_idle(before, getpid(), "the process");
+	else
+		EXPECT(t_work(getpid()).ticks - before.ticks <= (uint64_t)sysconf(_SC_CLK_TCK),
+		       "it looks all the time");
 	EXPECT(one_write(&o, 2), "after");
 	world_free(&w);
+}
+
+/* ---- another process ---- */
+
+static bool is_there(const volatile uint8_t *p, uint32_t len, uint32_t seed)
+{
+	uint64_t end = t_now_ms() + 10000;
+
+	while (!t_is((const uint8_t *)p, len, seed)) {
+		if (t_now_ms() > end)
+			return false;
+		usleep(100);
+	}
+	return true;
+}
+
+/* Both sides sleep for the program's stores and for each other. Here the program rings by itself; there it
+ * makes no call, and is written to. */
+static void other_process(const void *arg)
+{
+	struct two two = two_start(env);
+	struct t_work here, there;
+	struct t_buf far;
+	struct own o;
+
+	(void)arg;
+	two.page->rings = 1;
+	two_connect(env, &two, 14, 7);
+	two.page->quiet = TWO_ASLEEP;
+	far = (struct t_buf){ .va = two.page->va + TWO_TARGET, .key = two.page->rkey };
+	o = own(two.q[TWO_RC], two.q[TWO_RC].scq);
+	for (uint32_t i = 0; i < 12; i++) {
+		uint32_t len = i & 1 ? 20000 : 200;
+
+		usleep(i % 3 ? LONG_US : 0);
+		t_fill(src.p, len, i);
+		put(&o, MLX5_OPCODE_RDMA_WRITE, t_sge(&src, 0, len), &far, 0);
+		ring(&o);
+		if (!EXPECT(is_there(two.mem + TWO_TARGET, len, i), "data of write %u", i) || !done_req(&o))
+			break;
+	}
+	usleep(LONG_US);
+	here = t_work(getpid());
+	there = t_work(two.pid);
+	usleep(2000000);
+	if (sleeps()) {
+		t_expect_idle(here, getpid(), "this process");
+		t_expect_idle(there, two.pid, "the other process");
+	}
+	t_fill(src.p, 64, 99);
+	put(&o, MLX5_OPCODE_RDMA_WRITE, t_sge(&src, 0, 64), &far, 0);
+	ring(&o);
+	EXPECT(is_there(two.mem + TWO_TARGET, 64, 99), "data after idling");
+	done_req(&o);
+	kill(two.pid, SIGKILL);
+	two_end(&two);
 }
 
 /* ---- */
@@ -733,7 +783,9 @@ static void cases(bool refused)
 		{ "contexts come and go", contexts, NULL, false },
 		{ "threads", threads, NULL, false },
 		{ "a forked child", forked, NULL, false },
-		{ "an idle process", idle, NULL, true },
+		{ "an idle process", idle, &rc, true },
+		{ "an idle process that others may send to", idle, &dc, false },
+		{ "another process", other_process, NULL, true },
 		{ "tear down", tear_down, NULL, true },
 	};
 	static char names[sizeof(all) / sizeof(all[0])][80];
@@ -770,6 +822,7 @@ int main(int argc, char **argv)
 {
 	bool refused = argc > 1 && !strcmp(argv[1], "refused");
 
+	two_main(argc, argv);
 	setting = getenv("SOFTMLX5_DOORBELLS");
 	if (!setting)
 		return again("auto", "refused", again("poll", NULL, again("auto", NULL, 77)));

@@ -213,7 +213,6 @@ int main(int argc, char **argv)
 	int rc, status;
 	pid_t pid;
 
-	setenv("SOFTMLX5_HOST", "on", 0);
 	two_main(argc, argv);
 	env = t_open();
 	t_case("start", start, NULL);

@@ -2,6 +2,7 @@
 /* What goes wrong between two processes: refusals with the codes that one process gives, a target that is
  * killed, stopped for a while, stopped for long, or followed by another; memory that is gone; and fork. */
 #include "t_why.h"
+#include "t_idle.h"
 #include "two.h"
 
 static struct t_env *env;
@@ -238,28 +239,11 @@ static void forked(const void *arg)
 	two_end(&two);
 }
 
-/* Processor time of a process and its threads, in clock ticks. */
-static uint64_t cpu_ticks(pid_t pid)
-{
-	char path[40], text[1024] = "", *at;
-	unsigned long user = 0, system = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	f = fopen(path, "r");
-	MUST(f && fgets(text, sizeof(text), f), "read /proc/PID/stat");
-	fclose(f);
-	at = strrchr(text, ')');
-	MUST(at && sscanf(at + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) == 2,
-	     "parse /proc/PID/stat");
-	return user + system;
-}
-
 /* A connected pair that does nothing uses nothing, and is there when it is needed. */
 static void idle(const void *arg)
 {
 	struct two two = two_start(env);
-	uint64_t here, there;
+	struct t_work here, there;
 
 	(void)arg;
 	two_connect(env, &two, 14, 7);
@@ -268,11 +252,11 @@ static void idle(const void *arg)
 	for (int i = 0; i < 2; i++)
 		T_DONE(two.q[TWO_RC].scq, i, IBV_WC_RDMA_WRITE);
 	usleep(200000);
-	here = cpu_ticks(getpid());
-	there = cpu_ticks(two.pid);
+	here = t_work(getpid());
+	there = t_work(two.pid);
 	sleep(3);
-	EXPECT(cpu_ticks(getpid()) - here <= 1, "this process used %" PRIu64 " ticks", cpu_ticks(getpid()) - here);
-	EXPECT(cpu_ticks(two.pid) - there <= 1, "the target used %" PRIu64 " ticks", cpu_ticks(two.pid) - there);
+	t_expect_idle(here, getpid(), "this process");
+	t_expect_idle(there, two.pid, "the target");
 	t_fill(mem.p, 18000, 9);
 	post_writes(&two, TWO_RC, 2, 9000);
 	for (int i = 0; i < 2; i++)
@@ -302,7 +286,6 @@ static const struct way paused_ways[] = {
 
 int main(int argc, char **argv)
 {
-	setenv("SOFTMLX5_HOST", "on", 0);
 	two_main(argc, argv);
 	env = t_open();
 	mem = t_buf(env, 4 << 20, T_ALL);

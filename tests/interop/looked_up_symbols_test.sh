@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 # A program that opens the libraries by name and looks up versioned symbols. usage: ..._test.sh BUILD_FOLDER
 set -u
-export SOFTMLX5_HOST=on
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 here=$(dirname "$0")

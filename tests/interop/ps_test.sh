@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 # softmlx5 ps and clean. usage: ps_test.sh BUILD_FOLDER
 # Goal: a process with a device is listed while it lives, as dead once it was killed, and clean takes it away.
-export SOFTMLX5_HOST=on
 set -u
 . "$(dirname "$0")/two_programs.sh"
 need ibv_rc_pingpong

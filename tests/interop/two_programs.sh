@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 # For scripts that run a program twice, as server and as client. Sourced with the build folder as $1.
-export SOFTMLX5_HOST=on
 tool=$1/bin/softmlx5
 folder=$(mktemp -d)
 port=$((20000 + ($$ % 20000)))
