@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Two processes and their many connections: everything that can be posted, and everything that can go wrong.
+/* Two processes and their many connections: everything that can be posted, and everything that can
+ * go wrong.
  *
  * usage: soak [--seconds N] [--seed N] [--conns N] [--calm] [--no-pauses]
  *
- * Starts both processes, stops one of them for a moment now and then, watches that neither grows, and ends with one line:
- * ok - ..., or not ok - ... with the seed and the first thing that was wrong. */
+ * Starts both processes, stops one of them for a moment now and then, watches that neither grows,
+ * and ends with one line: ok - ..., or not ok - ... with the seed and the first thing that was
+ * wrong. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <getopt.h>
+#include <sched.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "soak.h"
@@ -21,7 +26,9 @@
 
 enum { RESIDENT_SLACK = 24 << 20 };
 
-struct footprint { uint64_t resident, fds, files; };
+struct footprint {
+	uint64_t resident, fds, files;
+};
 
 static struct common *common;
 static pid_t child[2];
@@ -38,23 +45,51 @@ static uint64_t entries(const char *path)
 	return n;
 }
 
-/* In /dev/shm, with what lies in this user's own folders there. */
+/* A network namespace of our own has a registry of its own, so that what lies there is ours. */
+static bool own_registry;
+
+static void write_to(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+
+	if (fd >= 0 && write(fd, text, strlen(text)) < 0)
+		perror(path);
+	if (fd >= 0)
+		close(fd);
+}
+
+static void leave_others_alone(void)
+{
+	unsigned int uid = getuid(), gid = getgid();
+	char text[64];
+
+	own_registry = true;
+	if (!unshare(CLONE_NEWNET))
+		return;
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNET)) {
+		printf("# no namespace of its own (%s): files in /dev/shm are not counted\n",
+		       strerror(errno));
+		own_registry = false;
+		return;
+	}
+	write_to("/proc/self/setgroups", "deny");
+	snprintf(text, sizeof(text), "%u %u 1", uid, uid);
+	write_to("/proc/self/uid_map", text);
+	snprintf(text, sizeof(text), "%u %u 1", gid, gid);
+	write_to("/proc/self/gid_map", text);
+}
+
+/* The registry's folder, with what lies in it. */
 static uint64_t shared_files(void)
 {
-	DIR *dir = opendir("/dev/shm");
-	struct dirent *e;
-	uint64_t n = 0;
-	char path[300];
+	struct stat net;
+	char path[64];
 
-	while (dir && (e = readdir(dir))) {
-		if (strncmp(e->d_name, "softmlx5", 8))
-			continue;
-		snprintf(path, sizeof(path), "/dev/shm/%s", e->d_name);
-		n += 1 + entries(path);
-	}
-	if (dir)
-		closedir(dir);
-	return n;
+	if (!own_registry || stat("/proc/self/ns/net", &net))
+		return 0;
+	snprintf(path, sizeof(path), "/dev/shm/softmlx5-%u-%lu", getuid(),
+		 (unsigned long)net.st_ino);
+	return entries(path);
 }
 
 static struct footprint footprint_of(pid_t pid)
@@ -91,13 +126,15 @@ static void compare(int side, const struct footprint *before, const struct footp
 {
 #ifndef SANITIZED
 	if (now->resident > before->resident + before->resident / 20 + RESIDENT_SLACK)
-		fail("process %c grew from %" PRIu64 " to %" PRIu64 " MB", 'A' + side, before->resident >> 20,
-		     now->resident >> 20);
+		fail("process %c grew from %" PRIu64 " to %" PRIu64 " MB", 'A' + side,
+		     before->resident >> 20, now->resident >> 20);
 #endif
 	if (now->fds > before->fds)
-		fail("process %c has %" PRIu64 " open files, at first it had %" PRIu64, 'A' + side, now->fds, before->fds);
+		fail("process %c has %" PRIu64 " open files, at first it had %" PRIu64, 'A' + side,
+		     now->fds, before->fds);
 	if (now->files > before->files)
-		fail("there are %" PRIu64 " files in /dev/shm, at first there were %" PRIu64, now->files, before->files);
+		fail("there are %" PRIu64 " files in /dev/shm, at first there were %" PRIu64,
+		     now->files, before->files);
 }
 
 static void start(const char *program, int fd)
@@ -124,8 +161,10 @@ static bool ended(void)
 		if (!child[i] || waitpid(child[i], &status, WNOHANG) != child[i])
 			continue;
 		child[i] = 0;
-		usleep(200000);		/* one that says why writes that first */
-		fail("process %c ended by itself, %s %d", 'A' + i, WIFSIGNALED(status) ? "signal" : "exit code",
+		printf("# process %c ended with status 0x%x\n", 'A' + i, status);
+		usleep(200000); /* one that says why writes that first */
+		fail("process %c ended by itself, %s %d", 'A' + i,
+		     WIFSIGNALED(status) ? "signal" : "exit code",
 		     WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 		return true;
 	}
@@ -189,19 +228,22 @@ static void finish(void)
 	}
 }
 
-static int say(uint64_t files_before)
+static int say(void)
 {
 	const struct side *a = &common->side[0], *b = &common->side[1];
 
-	if (shared_files() > files_before)
-		fail("%" PRIu64 " files are left in /dev/shm, before there were %" PRIu64, shared_files(), files_before);
-	printf("# seed %" PRIu64 ": %" PRIu64 " completions, %" PRIu64 " requests failed, %" PRIu64 " recoveries, %" PRIu64
-	       " messages (%" PRIu64 " datagrams and UC lost), %" PRIu64 " MB compared\n", common->seed,
-	       a->completions + b->completions, a->failures + b->failures, a->recoveries + b->recoveries,
-	       a->messages + b->messages, a->lost + b->lost, (a->checked_bytes + b->checked_bytes) >> 20);
+	if (shared_files())
+		fail("%" PRIu64 " entries are left in /dev/shm", shared_files());
+	printf("# seed %" PRIu64 ": %" PRIu64 " completions, %" PRIu64 " requests failed, %" PRIu64
+	       " recoveries, %" PRIu64 " messages (%" PRIu64 " datagrams and UC lost), %" PRIu64
+	       " MB compared\n",
+	       common->seed, a->completions + b->completions, a->failures + b->failures,
+	       a->recoveries + b->recoveries, a->messages + b->messages, a->lost + b->lost,
+	       (a->checked_bytes + b->checked_bytes) >> 20);
 	for (int i = 0; i < 32; i++)
 		if (a->status[i] + b->status[i])
-			printf("#   %-36s %" PRIu64 "\n", ibv_wc_status_str((enum ibv_wc_status)i), a->status[i] + b->status[i]);
+			printf("#   %-36s %" PRIu64 "\n", ibv_wc_status_str((enum ibv_wc_status)i),
+			       a->status[i] + b->status[i]);
 	if (common->failed) {
 		printf("not ok - soak, --seed %" PRIu64 ": %s\n", common->seed, common->why);
 		return 1;
@@ -210,28 +252,54 @@ static int say(uint64_t files_before)
 	return 0;
 }
 
-struct options { uint32_t seconds, conns; uint64_t seed; bool calm, pauses; int side, fd; };
+struct options {
+	uint32_t seconds, conns;
+	uint64_t seed;
+	bool calm, pauses;
+	int side, fd;
+};
 
 static struct options parse(int argc, char **argv)
 {
-	struct options o = { .seconds = 600, .conns = 900, .seed = (uint64_t)time(NULL), .pauses = true, .side = -1 };
+	struct options o = { .seconds = 600,
+			     .conns = 900,
+			     .seed = (uint64_t)time(NULL),
+			     .pauses = true,
+			     .side = -1 };
 	static const struct option names[] = {
-		{ "seconds", 1, NULL, 's' }, { "seed", 1, NULL, 'S' }, { "conns", 1, NULL, 'c' }, { "calm", 0, NULL, 'q' },
-		{ "no-pauses", 0, NULL, 'p' }, { "side", 1, NULL, 'i' }, { "fd", 1, NULL, 'f' }, { 0 },
+		{ "seconds", 1, NULL, 's' },   { "seed", 1, NULL, 'S' },
+		{ "conns", 1, NULL, 'c' },     { "calm", 0, NULL, 'q' },
+		{ "no-pauses", 0, NULL, 'p' }, { "side", 1, NULL, 'i' },
+		{ "fd", 1, NULL, 'f' },        { 0 },
 	};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", names, NULL)) != -1) {
 		switch (c) {
-		case 's': o.seconds = (uint32_t)strtoul(optarg, NULL, 0); break;
-		case 'S': o.seed = strtoull(optarg, NULL, 0); break;
-		case 'c': o.conns = (uint32_t)strtoul(optarg, NULL, 0); break;
-		case 'q': o.calm = true; break;
-		case 'p': o.pauses = false; break;
-		case 'i': o.side = (int)strtol(optarg, NULL, 10); break;
-		case 'f': o.fd = (int)strtol(optarg, NULL, 10); break;
+		case 's':
+			o.seconds = (uint32_t)strtoul(optarg, NULL, 0);
+			break;
+		case 'S':
+			o.seed = strtoull(optarg, NULL, 0);
+			break;
+		case 'c':
+			o.conns = (uint32_t)strtoul(optarg, NULL, 0);
+			break;
+		case 'q':
+			o.calm = true;
+			break;
+		case 'p':
+			o.pauses = false;
+			break;
+		case 'i':
+			o.side = (int)strtol(optarg, NULL, 10);
+			break;
+		case 'f':
+			o.fd = (int)strtol(optarg, NULL, 10);
+			break;
 		default:
-			fprintf(stderr, "usage: soak [--seconds N] [--seed N] [--conns N] [--calm] [--no-pauses]\n");
+			fprintf(stderr, "usage: soak [--seconds N] [--seed N] [--conns N] [--calm] "
+					"[--no-pauses]\n");
 			exit(2);
 		}
 	}
@@ -245,7 +313,6 @@ static struct options parse(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	struct options o = parse(argc, argv);
-	uint64_t files = shared_files();
 	int fd = o.side < 0 ? (int)syscall(SYS_memfd_create, "soak", 0) : o.fd;
 
 	if (fd < 0 || (o.side < 0 && ftruncate(fd, sizeof(*common)))) {
@@ -266,9 +333,10 @@ int main(int argc, char **argv)
 	common->calm = o.calm;
 	w.rng = o.seed | 1;
 	printf("# soak --seed %" PRIu64 " --seconds %u --conns %u\n", o.seed, o.seconds, o.conns);
+	leave_others_alone();
 	fflush(stdout);
 	start("/proc/self/exe", fd);
 	watch(o.seconds, o.pauses);
 	finish();
-	return say(files);
+	return say();
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Two processes that use each other for a long time: what they share, and what each knows of it.
  *
- * Connection i has an end in each process. Each end writes, reads and changes the slice of memory that the other end
- * has for it, and nobody else does: so it knows every byte of it, and looks at it through the kernel
- * (process_vm_readv). Messages are functions of (seed, connection, sender, epoch, number): the receiver
- * makes them again and compares. A connection that failed is brought back by both ends, into its next epoch. */
+ * Connection i has an end in each process. Each end writes, reads and changes the slice of memory
+ * that the other end has for it, and nobody else does: so it knows every byte of it, and looks at
+ * it through the kernel (process_vm_readv). Messages are functions of (seed, connection, sender,
+ * epoch, number): the receiver makes them again and compares. A connection that failed is brought
+ * back by both ends, into its next epoch. */
 #ifndef SOAK_H
 #define SOAK_H
 
@@ -17,12 +18,23 @@ enum kind { RC, UC, XRC, UD, DC, KINDS };
 enum phase { MADE, READY, RUN, BREAK, DRAINED, PHASES };
 
 enum {
-	CONNS_MAX = 2048, WINDOW = 12, RECVS = 8, LOG_MAX = 48,
-	WORDS_BYTES = 256,		/* of a slice, at its start: for atomics alone */
-	SRQ_RECVS = 256, SHARED_RECV_BYTES = 12 << 10, GRH_BYTES = 40,
-	CQS = 4, VICTIMS = 4, VICTIM_BYTES = 256 << 10, JUNK_BYTES = 2 << 20, GUARD_BYTES = 32,
-	STREAMS = 4, ARENAS = 2, HOLE_BYTES = 64 << 10,
-	SHARED_ID = 0x7fff,		/* as the connection of a shared queue's receives */
+	CONNS_MAX = 2048,
+	WINDOW = 12,
+	RECVS = 8,
+	LOG_MAX = 48,
+	WORDS_BYTES = 256, /* of a slice, at its start: for atomics alone */
+	SRQ_RECVS = 256,
+	SHARED_RECV_BYTES = 12 << 10,
+	GRH_BYTES = 40,
+	CQS = 4,
+	VICTIMS = 4,
+	VICTIM_BYTES = 256 << 10,
+	JUNK_BYTES = 2 << 20,
+	GUARD_BYTES = 32,
+	STREAMS = 4,
+	ARENAS = 2,
+	HOLE_BYTES = 64 << 10,
+	SHARED_ID = 0x7fff, /* as the connection of a shared queue's receives */
 	KEY = 0x50a4,
 };
 #define STALL_MS 90000
@@ -30,13 +42,16 @@ enum {
 /* ---- shared by both processes; each word is written by one ---- */
 
 struct end {
-	uint32_t state;			/* epoch * PHASES + phase */
+	uint32_t state; /* epoch * PHASES + phase */
 	uint32_t qpn, recv_qpn, psn;
-	uint32_t loose;			/* the epoch in which something wrong was done on purpose */
-	uint32_t key_epoch, key, key_gen;	/* of the UMR key on the slice: usable in that epoch */
+	uint32_t loose; /* the epoch in which something wrong was done on purpose */
+	uint32_t key_epoch, key, key_gen; /* of the UMR key on the slice: usable in that epoch */
 };
 
-struct victim_face { uint32_t gen, rkey; uint64_t va; };
+struct victim_face {
+	uint32_t gen, rkey;
+	uint64_t va;
+};
 
 struct side {
 	int32_t pid;
@@ -52,7 +67,7 @@ struct side {
 struct common {
 	uint64_t seed;
 	uint32_t conns;
-	bool calm;			/* no errors on purpose */
+	bool calm; /* no errors on purpose */
 	volatile uint32_t stop, failed;
 	char why[900];
 	struct side side[2];
@@ -61,53 +76,78 @@ struct common {
 
 /* ---- one process's own ---- */
 
-enum what { W_WRITE, W_WRITE_IMM, W_READ, W_FETCH_ADD, W_CMP_SWAP, W_SEND, W_MEMCPY, W_UMR, W_SYNC, W_JUNK, WHATS };
+enum what {
+	W_WRITE,
+	W_WRITE_IMM,
+	W_READ,
+	W_FETCH_ADD,
+	W_CMP_SWAP,
+	W_SEND,
+	W_MEMCPY,
+	W_UMR,
+	W_SYNC,
+	W_JUNK,
+	WHATS
+};
 
 #define OK(status) (1u << (status))
 
 struct op {
 	uint64_t wr_id, seed;
 	enum what what;
-	const char *name;		/* what was done wrong on purpose, or NULL */
+	const char *name; /* what was done wrong on purpose, or NULL */
 	bool signaled, effect, via_key, layout, receives;
-	uint32_t allow;			/* statuses that it may complete with, besides what the connection suffers */
+	uint32_t
+		allow; /* statuses that it may complete with, besides what the connection suffers */
 	uint32_t slot, at, len;
-	uint64_t compare, swap;		/* or the addend */
+	uint64_t compare, swap; /* or the addend */
 };
 
-struct group { struct t_qp q; bool streams, err; struct conn *member[STREAMS]; int members; };
+struct group {
+	struct t_qp q;
+	bool streams, err;
+	struct conn *member[STREAMS];
+	int members;
+};
 
 struct conn {
 	uint32_t id;
 	enum kind kind;
 	struct t_qp q;
-	struct ibv_qp *rq;		/* XRC: the receiving one */
-	struct group *group;		/* DC */
+	struct ibv_qp *rq;   /* XRC: the receiving one */
+	struct group *group; /* DC */
 	int stream;
 	uint32_t size, recv_bytes;
-	int arena;			/* the slices' */
-	uint64_t at;			/* their place in it */
+	int arena;   /* the slices' */
+	uint64_t at; /* their place in it */
 	uint8_t *local, *recv, *slice, *shadow, *base;
 	uint32_t epoch;
 	enum phase phase;
 	bool broken, quick, syncing;
-	uint8_t bad_recvs;		/* to be posted: wrong ones */
+	bool send_failed;  /* everything behind it fails too */
+	uint8_t bad_recvs; /* to be posted: wrong ones */
 	uint32_t send_seq, recv_seq, recv_epoch, posted;
 	struct op ring[WINDOW];
 	uint32_t head, tail;
-	struct op failed[LOG_MAX];	/* of UC: all since the slice was last looked at */
+	struct op failed[LOG_MAX]; /* of UC: all since the slice was last looked at */
 	uint32_t failed_count;
-	uint64_t since, hold_until;	/* when it last got on; broken: until when that is kept to itself */
+	uint64_t since,
+		hold_until; /* when it last got on; broken: until when that is kept to itself */
 	uint32_t recv_out, recv_head, recv_tail;
 	uint32_t recv_wr[RECVS];
 	uint8_t recv_bad[RECVS];
 	struct mlx5dv_mkey *mkey;
-	bool layout;			/* of our key */
-	uint32_t used_gen;		/* the peer's key was invalidated by us in this generation */
+	bool layout;       /* of our key */
+	uint32_t used_gen; /* the peer's key was invalidated by us in this generation */
 	bool umr_wanted;
 };
 
-struct victim { uint8_t *p; struct ibv_mr *mr; uint8_t *grave; uint64_t grave_until; };
+struct victim {
+	uint8_t *p;
+	struct ibv_mr *mr;
+	uint8_t *grave;
+	uint64_t grave_until;
+};
 
 struct world {
 	struct common *common;
@@ -129,7 +169,7 @@ struct world {
 	bool srq_busy[2][SRQ_RECVS];
 	struct victim victim[VICTIMS];
 	uint8_t *scratch, *scratch2;
-	bool can_look;			/* into the other's memory */
+	bool can_look; /* into the other's memory */
 };
 
 extern struct world w;
@@ -219,12 +259,17 @@ void victims_step(void);
 void victims_free(void);
 
 /* soak_done.c */
-struct message { uint32_t len, imm; bool has_imm, is_write; uint64_t seed; };
+struct message {
+	uint32_t len, imm;
+	bool has_imm, is_write;
+	uint64_t seed;
+};
 struct message message_of(const struct conn *c, int sender, uint32_t epoch, uint32_t seq);
 int poll_all(void);
 void op_apply(const struct conn *c, const struct op *o, uint8_t *slice);
 uint32_t slice_at(const struct conn *c, const struct op *o, uint32_t i);
-void conn_look(struct conn *c);		/* nothing is under way: is the peer's slice what it should be? */
-bool conn_look_loss(struct conn *c, bool wait);	/* UC: RETURN whether all has arrived, or was found lost */
+void conn_look(struct conn *c); /* nothing is under way: is the peer's slice what it should be? */
+bool conn_look_loss(struct conn *c,
+		    bool wait); /* UC: RETURN whether all has arrived, or was found lost */
 
 #endif

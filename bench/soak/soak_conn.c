@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Connections: made, brought up by both ends, broken, emptied, and brought up again in the next epoch. */
+/* Connections: made, brought up by both ends, broken, emptied, and brought up again in the next
+ * epoch. */
 #include "soak.h"
 
 static const char *const kind_name[KINDS] = { "RC", "UC", "XRC", "UD", "DC" };
@@ -10,7 +11,8 @@ const char *conn_name(const struct conn *c)
 	static int turn;
 
 	turn = !turn;
-	snprintf(text[turn], sizeof(text[turn]), "connection %u (%s, slice of %u)", c->id, kind_name[c->kind], c->size);
+	snprintf(text[turn], sizeof(text[turn]), "connection %u (%s, slice of %u)", c->id,
+		 kind_name[c->kind], c->size);
 	return text[turn];
 }
 
@@ -38,7 +40,8 @@ static void post_recv(struct conn *c)
 {
 	uint32_t at = c->recv_tail++ % RECVS, half = c->recv_bytes / 2, full = c->recv_bytes;
 	uint8_t *p = c->recv + (size_t)at * full;
-	struct ibv_sge sge[2] = { { (uintptr_t)p, half, w.recv.key }, { (uintptr_t)p + half, full - half, w.recv.key } };
+	struct ibv_sge sge[2] = { { (uintptr_t)p, half, w.recv.key },
+				  { (uintptr_t)p + half, full - half, w.recv.key } };
 	struct ibv_recv_wr *bad, wr = { .sg_list = sge, .num_sge = 2 };
 	int rc;
 
@@ -52,7 +55,8 @@ static void post_recv(struct conn *c)
 			sge[0].length = sge[1].length = 0;
 	}
 	c->recv_wr[at] = c->posted++;
-	wr.wr_id = 1ull << 63 | (uint64_t)c->id << 48 | (uint64_t)(c->epoch & 0xffff) << 32 | c->recv_wr[at];
+	wr.wr_id = 1ull << 63 | (uint64_t)c->id << 48 | (uint64_t)(c->epoch & 0xffff) << 32 |
+		   c->recv_wr[at];
 	rc = ibv_post_recv(c->q.qp, &wr, &bad);
 	if (rc)
 		wrong("%s: posting a receive was refused: %s", conn_name(c), strerror(rc));
@@ -69,7 +73,8 @@ void conn_post_recvs(struct conn *c)
 
 /* ---- states ---- */
 
-static void modify(struct conn *c, struct ibv_qp *qp, struct ibv_qp_attr *attr, enum ibv_qp_state state, int mask)
+static void modify(struct conn *c, struct ibv_qp *qp, struct ibv_qp_attr *attr,
+		   enum ibv_qp_state state, int mask)
 {
 	int rc = t_modify(qp, attr, state, mask);
 
@@ -79,8 +84,12 @@ static void modify(struct conn *c, struct ibv_qp *qp, struct ibv_qp_attr *attr, 
 
 static void make_qp(struct conn *c)
 {
-	struct t_spec s = { .ops = T_RC_OPS, .sq = 2 * WINDOW, .rq = RECVS, .inl = 64,
-			    .scq = w.scq[c->id % CQS], .rcq = w.rcq[c->id % CQS] };
+	struct t_spec s = { .ops = T_RC_OPS,
+			    .sq = 2 * WINDOW,
+			    .rq = RECVS,
+			    .inl = 64,
+			    .scq = w.scq[c->id % CQS],
+			    .rcq = w.rcq[c->id % CQS] };
 
 	if (c->kind == RC && c->id % 3 == 0)
 		s.dv_ops = T_DV_OPS;
@@ -92,8 +101,11 @@ static void make_qp(struct conn *c)
 		s.ops = T_UD_OPS;
 	} else if (c->kind == XRC) {
 		s.type = IBV_QPT_XRC_SEND;
-		s.ops &= ~(uint64_t)(IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV);
-		c->rq = t_create_qp(w.env, &(struct t_spec) { .type = IBV_QPT_XRC_RECV, .xrcd = w.xrcd }, NULL, NULL);
+		s.ops &= ~(uint64_t)(IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW |
+				     IBV_QP_EX_WITH_SEND_WITH_INV);
+		c->rq = t_create_qp(w.env,
+				    &(struct t_spec){ .type = IBV_QPT_XRC_RECV, .xrcd = w.xrcd },
+				    NULL, NULL);
 		if (!c->rq)
 			wrong("%s: no XRC_RECV queue pair: %s", conn_name(c), strerror(errno));
 		my_end(c)->recv_qpn = c->rq->qp_num;
@@ -110,7 +122,7 @@ static void make_ready(struct conn *c)
 	modify(c, c->q.qp, &attr, IBV_QPS_INIT, T_INIT_MASK);
 	if (c->rq)
 		modify(c, c->rq, &attr, IBV_QPS_INIT, T_INIT_MASK);
-	c->broken = false;
+	c->broken = c->send_failed = false;
 	c->bad_recvs = 0;
 	c->send_seq = 0;
 	c->hold_until = 0;
@@ -152,9 +164,19 @@ static void to_rts(struct conn *c)
 {
 	struct ibv_qp_attr attr = connect_attr(c);
 
-	modify(c, c->q.qp, &attr, IBV_QPS_RTS, c->kind == UC ? IBV_QP_STATE | IBV_QP_SQ_PSN : T_RTS_MASK);
-	if (c->rq)
-		modify(c, c->rq, &attr, IBV_QPS_RTS, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_SQ_PSN);
+	int rc = t_modify(c->q.qp, &attr, IBV_QPS_RTS,
+			  c->kind == UC ? IBV_QP_STATE | IBV_QP_SQ_PSN : T_RTS_MASK);
+
+	if (!rc && c->rq)
+		rc = t_modify(c->rq, &attr, IBV_QPS_RTS,
+			      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_SQ_PSN);
+	/* The peer may be ahead, and have done it harm already. */
+	if (rc && get(&their_end(c)->loose) == c->epoch &&
+	    (t_qp_state(c->q.qp) == IBV_QPS_ERR || (c->rq && t_qp_state(c->rq) == IBV_QPS_ERR)))
+		c->broken = true;
+	else if (rc)
+		wrong("%s, epoch %u: to RTS: %s; the queue pair is in state %d", conn_name(c),
+		      c->epoch, strerror(rc), t_qp_state(c->q.qp));
 	publish(c, RUN);
 }
 
@@ -232,7 +254,7 @@ static void progress_ud(struct conn *c)
 		c->bad_recvs = 0;
 		conn_post_recvs(c);
 	}
-	c->broken = false;
+	c->broken = c->send_failed = false;
 	c->since = t_now_ms();
 	w.mine->recoveries++;
 }
@@ -250,7 +272,7 @@ static void new_stream_epoch(struct conn *c)
 {
 	c->epoch++;
 	c->send_seq = 0;
-	c->broken = false;
+	c->broken = c->send_failed = false;
 	c->since = t_now_ms();
 	w.mine->recoveries++;
 	put(&my_end(c)->state, state_of(c->epoch, RUN));
@@ -271,13 +293,15 @@ static void progress_dc(struct conn *c)
 	if (!g->err && g->streams) {
 		rc = mlx5dv_dci_stream_id_reset(g->q.qp, (uint16_t)c->stream);
 		if (rc)
-			wrong("%s: mlx5dv_dci_stream_id_reset(%d): %s", conn_name(c), c->stream, strerror(rc));
+			wrong("%s: mlx5dv_dci_stream_id_reset(%d): %s", conn_name(c), c->stream,
+			      strerror(rc));
 		new_stream_epoch(c);
 		return;
 	}
 	g->err = true;
 	for (int i = 0; i < g->members; i++)
-		if (g->member[i]->head != g->member[i]->tail || t_now_ms() < g->member[i]->hold_until)
+		if (g->member[i]->head != g->member[i]->tail ||
+		    t_now_ms() < g->member[i]->hold_until)
 			return;
 	t_reset(g->q.qp);
 	dci_up(g);
@@ -293,7 +317,7 @@ static void repair_sqe(struct conn *c)
 	struct ibv_qp_attr attr = { 0 };
 
 	modify(c, c->q.qp, &attr, IBV_QPS_RTS, IBV_QP_STATE);
-	c->broken = false;
+	c->broken = c->send_failed = false;
 	w.mine->recoveries++;
 }
 
@@ -318,11 +342,14 @@ void conn_progress(struct conn *c)
 {
 	uint32_t theirs = their_state(c);
 
-	if (t_now_ms() - c->since > STALL_MS && (c->phase != RUN || c->head != c->tail || c->broken))
-		wrong("%s, epoch %u: nothing has happened for %d s: state 0x%x, theirs 0x%x, %u requests from 0x%" PRIx64
-		      " and %u receives outstanding, queue pair 0x%x in state %d", conn_name(c), c->epoch,
-		      STALL_MS / 1000, state_of(c->epoch, c->phase), theirs, c->tail - c->head,
-		      c->ring[c->head % WINDOW].wr_id, c->recv_out, c->q.qp->qp_num, t_qp_state(c->q.qp));
+	if (t_now_ms() - c->since > STALL_MS &&
+	    (c->phase != RUN || c->head != c->tail || c->broken))
+		wrong("%s, epoch %u: nothing has happened for %d s: state 0x%x, theirs 0x%x, %u "
+		      "requests from 0x%" PRIx64
+		      " and %u receives outstanding, queue pair 0x%x in state %d",
+		      conn_name(c), c->epoch, STALL_MS / 1000, state_of(c->epoch, c->phase), theirs,
+		      c->tail - c->head, c->ring[c->head % WINDOW].wr_id, c->recv_out,
+		      c->q.qp->qp_num, t_qp_state(c->q.qp));
 	if (c->kind == UD) {
 		progress_ud(c);
 		return;
@@ -366,7 +393,8 @@ bool conn_is_quiet(const struct conn *c)
 
 /* ---- making ---- */
 
-static const enum kind kinds[20] = { RC, RC, UC, RC, XRC, RC, UD, RC, DC, RC, DC, RC, UC, RC, XRC, RC, DC, RC, UD, DC };
+static const enum kind kinds[20] = { RC, RC, UC, RC, XRC, RC, UD, RC, DC, RC,
+				     DC, RC, UC, RC, XRC, RC, DC, RC, UD, DC };
 
 static void size_up(struct conn *c)
 {
@@ -374,9 +402,15 @@ static void size_up(struct conn *c)
 	uint32_t part = h % 100;
 
 	c->kind = kinds[c->id % 20];
-	c->size = WORDS_BYTES + (part < 60 ? 2048 : part < 87 ? 16384 : part < 98 ? 160 << 10 : 1536 << 10);
-	c->recv_bytes = c->kind == XRC || c->kind == DC ? SHARED_RECV_BYTES : c->kind == UD ? 4096 + GRH_BYTES :
-			part < 60 ? 2048 : part < 87 ? 16384 : 160 << 10;
+	c->size = WORDS_BYTES + (part < 60   ? 2048
+				 : part < 87 ? 16384
+				 : part < 98 ? 160 << 10
+					     : 1536 << 10);
+	c->recv_bytes = c->kind == XRC || c->kind == DC ? SHARED_RECV_BYTES
+			: c->kind == UD                 ? 4096 + GRH_BYTES
+			: part < 60                     ? 2048
+			: part < 87                     ? 16384
+							: 160 << 10;
 	/* A WRITE with immediate is as long as a message may be. */
 	if (c->size - WORDS_BYTES < c->recv_bytes)
 		c->size = c->recv_bytes + WORDS_BYTES;
@@ -448,8 +482,13 @@ static void make_dc(struct conn *c)
 	struct group *g = w.groups ? &w.group[w.groups - 1] : NULL;
 
 	if (!g || !g->streams || g->members == STREAMS) {
-		struct t_spec s = { .dc = T_DCI, .ops = T_RC_OPS, .dv_ops = T_DCI_DV_OPS, .sq = 2 * WINDOW * STREAMS,
-				    .inl = 64, .scq = w.scq[c->id % CQS], .rcq = w.rcq[c->id % CQS] };
+		struct t_spec s = { .dc = T_DCI,
+				    .ops = T_RC_OPS,
+				    .dv_ops = T_DCI_DV_OPS,
+				    .sq = 2 * WINDOW * STREAMS,
+				    .inl = 64,
+				    .scq = w.scq[c->id % CQS],
+				    .rcq = w.rcq[c->id % CQS] };
 
 		g = &w.group[w.groups++];
 		g->streams = w.groups % 2;
@@ -491,9 +530,12 @@ void conns_make(void)
 			continue;
 		}
 		if (c->kind == RC && c->id % 3 == 0) {
-			struct mlx5dv_mkey_init_attr init = { .pd = w.env->pd, .max_entries = 4,
+			struct mlx5dv_mkey_init_attr init = {
+				.pd = w.env->pd,
+				.max_entries = 4,
 				.create_flags = MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT |
-						MLX5DV_MKEY_INIT_ATTR_FLAGS_REMOTE_INVALIDATE };
+						MLX5DV_MKEY_INIT_ATTR_FLAGS_REMOTE_INVALIDATE
+			};
 
 			c->mkey = mlx5dv_create_mkey(&init);
 			if (!c->mkey)

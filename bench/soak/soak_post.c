@@ -38,7 +38,8 @@ static bool needs_fence(const struct conn *c, const struct op *o, bool invalidat
 	for (uint32_t i = c->head; i != c->tail; i++) {
 		const struct op *before = &c->ring[i % WINDOW];
 
-		if (before->what == W_READ && (invalidates || (o->effect && o->what != W_READ && overlaps(o, before))))
+		if (before->what == W_READ &&
+		    (invalidates || (o->effect && o->what != W_READ && overlaps(o, before))))
 			return true;
 	}
 	return false;
@@ -54,7 +55,7 @@ static void set_sges(struct t_op *t, const uint8_t *p, uint32_t len)
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t part = i == n - 1 ? len - at : (len - at) / (1 + rnd(3) + (n - i));
 
-		t->sge[i] = (struct ibv_sge) { (uintptr_t)(p + at), part, w.local.key };
+		t->sge[i] = (struct ibv_sge){ (uintptr_t)(p + at), part, w.local.key };
 		at += part;
 	}
 	t->nsge = (int)n;
@@ -129,7 +130,8 @@ static void make_message(struct conn *c, struct op *o, struct t_op *t)
 	} else {
 		o->what = W_SEND;
 		t->op = m.has_imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND;
-		if (c->kind == RC && !m.has_imm && get(&e->key_epoch) == c->epoch && gen != c->used_gen && !rnd(4)) {
+		if (c->kind == RC && !m.has_imm && get(&e->key_epoch) == c->epoch &&
+		    gen != c->used_gen && !rnd(4)) {
 			t->op = IBV_WR_SEND_WITH_INV;
 			t->inv = e->key;
 			c->used_gen = gen;
@@ -158,8 +160,19 @@ static void fill(struct conn *c, const struct op *o)
 
 /* ---- wrong on purpose ---- */
 
-enum { LOCAL_KEY, LOCAL_RANGE, LOCAL_HOLE, REMOTE_KEY, REMOTE_RANGE, REMOTE_HOLE, REMOTE_RIGHT, UNALIGNED, LOCAL_VICTIM,
-       REMOTE_VICTIM, WRONG };
+enum {
+	LOCAL_KEY,
+	LOCAL_RANGE,
+	LOCAL_HOLE,
+	REMOTE_KEY,
+	REMOTE_RANGE,
+	REMOTE_HOLE,
+	REMOTE_RIGHT,
+	UNALIGNED,
+	LOCAL_VICTIM,
+	REMOTE_VICTIM,
+	WRONG
+};
 
 static bool is_local(uint32_t how)
 {
@@ -179,17 +192,17 @@ static bool make_local_wrong(struct conn *c, struct op *o, struct t_op *t, uint3
 		last->lkey ^= 0x155500;
 		o->name = "a bad lkey";
 	} else if (how == LOCAL_RANGE) {
-		last->addr = w.local.va + w.local.len - last->length / 2;
+		last->addr = w.local.va + w.local.len;
 		o->name = "a segment beyond its region";
 	} else if (how == LOCAL_HOLE) {
 		if (last->length > HOLE_BYTES)
 			return false;
-		*last = (struct ibv_sge) { (uintptr_t)w.hole->addr, last->length, w.hole->lkey };
+		*last = (struct ibv_sge){ (uintptr_t)w.hole->addr, last->length, w.hole->lkey };
 		o->name = "local memory that is not mapped";
 	} else {
 		if (last->length > VICTIM_BYTES || o->what == W_SEND || o->what == W_WRITE_IMM)
 			return false;
-		*last = (struct ibv_sge) { (uintptr_t)v->p, last->length, v->mr->lkey };
+		*last = (struct ibv_sge){ (uintptr_t)v->p, last->length, v->mr->lkey };
 		o->allow |= OK(IBV_WC_SUCCESS);
 		o->what = W_JUNK;
 		o->effect = false;
@@ -209,7 +222,8 @@ static bool make_remote_wrong(struct conn *c, struct op *o, struct t_op *t, uint
 	bool atomic = o->what == W_FETCH_ADD || o->what == W_CMP_SWAP;
 	const struct victim_face *v = &w.theirs->victim[rnd(VICTIMS)];
 
-	if (c->kind == UC || c->kind == UD || !o->len || o->what == W_SEND || o->what == W_WRITE_IMM)
+	if (c->kind == UC || c->kind == UD || !o->len || o->what == W_SEND ||
+	    o->what == W_WRITE_IMM)
 		return false;
 	o->allow = OK(IBV_WC_REM_ACCESS_ERR);
 	o->via_key = o->effect = false;
@@ -294,10 +308,16 @@ static struct op *next_op(struct conn *c, struct t_op *t, bool signaled)
 {
 	struct op *o = &c->ring[c->tail % WINDOW];
 
-	*o = (struct op) { .slot = c->tail % WINDOW, .signaled = signaled, .allow = OK(IBV_WC_SUCCESS),
-		.wr_id = (uint64_t)c->id << 48 | (uint64_t)(c->epoch & 0xffff) << 32 | c->posted++ };
+	*o = (struct op){ .slot = c->tail % WINDOW,
+			  .signaled = signaled,
+			  .allow = OK(IBV_WC_SUCCESS),
+			  .wr_id = (uint64_t)c->id << 48 | (uint64_t)(c->epoch & 0xffff) << 32 |
+				   c->posted++ };
 	o->seed = mix(w.common->seed ^ o->wr_id << 1 ^ (uint32_t)w.me);
-	*t = (struct t_op) { .wr_id = o->wr_id, .flags = signaled ? IBV_SEND_SIGNALED : 0, .set = T_SGE, .stream = -1 };
+	*t = (struct t_op){ .wr_id = o->wr_id,
+			    .flags = signaled ? IBV_SEND_SIGNALED : 0,
+			    .set = T_SGE,
+			    .stream = -1 };
 	if (c->kind == DC) {
 		t->ah = w.ah;
 		t->dest = w.theirs->dctn;
@@ -363,6 +383,7 @@ static int post_batch(struct conn *c, struct t_op *t, uint32_t n)
 static void post_some(struct conn *c)
 {
 	uint32_t room = WINDOW - (c->tail - c->head), n = 1 + rnd(room < 4 ? room : 4);
+	uint32_t tail = c->tail, seq = c->send_seq, gen = c->used_gen;
 	bool victim = false;
 	struct t_op t[4];
 	int rc;
@@ -380,8 +401,16 @@ static void post_some(struct conn *c)
 	}
 	c->since = t_now_ms();
 	rc = post_batch(c, t, n);
+	if (rc == ENOMEM && c->stream >= 0) {
+		/* Other streams have filled the queue that this one shares. */
+		c->tail = tail;
+		c->send_seq = seq;
+		c->used_gen = gen;
+		return;
+	}
 	if (rc)
-		wrong("%s, epoch %u: posting %u requests was refused: %s", conn_name(c), c->epoch, n, strerror(rc));
+		wrong("%s, epoch %u: posting %u requests was refused: %s", conn_name(c), c->epoch,
+		      n, strerror(rc));
 	if (victim && rnd(2))
 		victims_step();
 }
@@ -399,14 +428,16 @@ void conn_umr(struct conn *c)
 	o->what = W_UMR;
 	o->layout = c->layout = !c->layout;
 	for (uint32_t i = 0; i < 4; i++)
-		list[i] = (struct ibv_sge) { body + (3 - i) * quarter, (uint32_t)quarter, w.arena[c->arena].key };
+		list[i] = (struct ibv_sge){ body + (3 - i) * quarter, (uint32_t)quarter,
+					    w.arena[c->arena].key };
 	c->tail++;
 	c->umr_wanted = false;
 	ibv_wr_start(c->q.ex);
 	c->q.ex->wr_id = o->wr_id;
 	c->q.ex->wr_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
 	if (o->layout)
-		mlx5dv_wr_mr_interleaved(c->q.dv, c->mkey, T_ALL, (uint32_t)(key_space(c) / 128), 2, il);
+		mlx5dv_wr_mr_interleaved(c->q.dv, c->mkey, T_ALL, (uint32_t)(key_space(c) / 128), 2,
+					 il);
 	else
 		mlx5dv_wr_mr_list(c->q.dv, c->mkey, T_ALL, 4, list);
 	rc = ibv_wr_complete(c->q.ex);
@@ -422,33 +453,43 @@ static void post_memcpy(struct conn *c)
 	int rc;
 
 	o->what = W_MEMCPY;
-	o->len = c->size / 2 < w.env->dv.max_wr_memcpy_length ? c->size / 2 : (uint32_t)w.env->dv.max_wr_memcpy_length;
+	o->len = c->size / 2 < w.env->dv.max_wr_memcpy_length
+			 ? c->size / 2
+			 : (uint32_t)w.env->dv.max_wr_memcpy_length;
 	o->len = 1 + rnd(o->len);
 	pattern(p, o->len, o->seed);
 	c->tail++;
 	ibv_wr_start(c->q.ex);
 	c->q.ex->wr_id = o->wr_id;
 	c->q.ex->wr_flags = IBV_SEND_SIGNALED;
-	mlx5dv_wr_memcpy(c->q.dv, w.local.key, (uintptr_t)p + c->size / 2, w.local.key, (uintptr_t)p, o->len);
+	mlx5dv_wr_memcpy(c->q.dv, w.local.key, (uintptr_t)p + c->size / 2, w.local.key,
+			 (uintptr_t)p, o->len);
 	rc = ibv_wr_complete(c->q.ex);
 	if (rc)
-		wrong("%s: posting a memcpy of %u bytes was refused: %s", conn_name(c), o->len, strerror(rc));
+		wrong("%s: posting a memcpy of %u bytes was refused: %s", conn_name(c), o->len,
+		      strerror(rc));
 }
 
-/* Nothing of it is written; but when it is answered, all that was sent before it has been executed or dropped. */
+/* Nothing of it is written; but when it is answered, all that was sent before it has been executed
+ * or dropped. */
 void conn_sync(struct conn *c)
 {
 	struct t_op t;
 	struct op *o = next_op(c, &t, true);
+	int rc;
 
 	o->what = W_SYNC;
 	t.op = IBV_WR_RDMA_WRITE;
 	t.rkey = w.theirs->junk_rkey;
 	t.raddr = w.theirs->junk;
+	rc = post_batch(c, &t, 1);
+	if (rc == ENOMEM && c->stream >= 0)
+		return; /* other streams have filled the queue: later */
+	if (rc)
+		wrong("%s: posting a WRITE of 0 bytes was refused: %s", conn_name(c), strerror(rc));
 	c->tail++;
 	c->syncing = true;
-	if (post_batch(c, &t, 1))
-		wrong("%s: posting a WRITE of 0 bytes was refused", conn_name(c));
+	c->since = t_now_ms();
 }
 
 static void post_too_early(struct conn *c)
@@ -465,7 +506,8 @@ void conn_step(struct conn *c)
 {
 	if (c->phase == READY && !rnd(20) && !w.common->calm)
 		post_too_early(c);
-	if (c->phase != RUN || c->broken || c->syncing || (c->group && (c->group->err || c->failed_count)))
+	if (c->phase != RUN || c->broken || c->syncing ||
+	    (c->group && (c->group->err || c->failed_count)))
 		return;
 	if (c->kind == UC && c->failed_count + 2 * WINDOW > LOG_MAX) {
 		if (c->head == c->tail)
@@ -529,7 +571,8 @@ void victims_step(void)
 	if (v->grave && t_now_ms() < v->grave_until)
 		return;
 	bury(v);
-	if (unmap && mmap(v->p, VICTIM_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != v->p)
+	if (unmap && mmap(v->p, VICTIM_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+			  -1, 0) != v->p)
 		wrong("mmap: %s", strerror(errno));
 	if (ibv_dereg_mr(v->mr))
 		wrong("ibv_dereg_mr: %s", strerror(errno));

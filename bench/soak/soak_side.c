@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* One of the two processes: makes everything, works until told to stop, looks a last time, gives everything back. */
+/* One of the two processes: makes everything, works until told to stop, looks a last time, gives
+ * everything back. */
 #include "soak.h"
 
 #include <fcntl.h>
@@ -27,9 +28,13 @@ void wrong(const char *fmt, ...)
 static struct ibv_srq *xrc_srq(void)
 {
 	struct ibv_srq_init_attr_ex attr = {
-		.attr = { .max_wr = SRQ_RECVS, .max_sge = 1 }, .srq_type = IBV_SRQT_XRC, .xrcd = w.xrcd, .pd = w.env->pd,
-		.cq = w.rcq[0], .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ |
-					     IBV_SRQ_INIT_ATTR_PD,
+		.attr = { .max_wr = SRQ_RECVS, .max_sge = 1 },
+		.srq_type = IBV_SRQT_XRC,
+		.xrcd = w.xrcd,
+		.pd = w.env->pd,
+		.cq = w.rcq[0],
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_XRCD |
+			     IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_PD,
 	};
 	struct ibv_srq *srq = ibv_create_srq_ex(w.env->ctx, &attr);
 
@@ -40,8 +45,10 @@ static struct ibv_srq *xrc_srq(void)
 
 static void make_shared(void)
 {
-	struct ibv_xrcd_init_attr xrcd = { .fd = -1, .oflags = O_CREAT,
-		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS };
+	struct ibv_xrcd_init_attr xrcd = { .fd = -1,
+					   .oflags = O_CREAT,
+					   .comp_mask = IBV_XRCD_INIT_ATTR_FD |
+							IBV_XRCD_INIT_ATTR_OFLAGS };
 
 	w.channel = ibv_create_comp_channel(w.env->ctx);
 	for (int i = 0; i < CQS; i++) {
@@ -57,8 +64,11 @@ static void make_shared(void)
 		wrong("ibv_open_xrcd: %s", strerror(errno));
 	w.xrc_srq = xrc_srq();
 	w.dc_srq = t_srq(w.env, SRQ_RECVS);
-	w.dct = t_qp(w.env, &(struct t_spec) { .dc = T_DCT, .srq = w.dc_srq, .dc_key = KEY, .scq = w.scq[1],
-					       .rcq = w.rcq[1] });
+	w.dct = t_qp(w.env, &(struct t_spec){ .dc = T_DCT,
+					      .srq = w.dc_srq,
+					      .dc_key = KEY,
+					      .scq = w.scq[1],
+					      .rcq = w.rcq[1] });
 	t_dct_rtr(w.env, w.dct.qp);
 	for (uint32_t i = 0; i < SRQ_RECVS; i++) {
 		srq_post(0, i);
@@ -69,7 +79,8 @@ static void make_shared(void)
 
 static void make_targets(void)
 {
-	void *hole = mmap(NULL, HOLE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *hole =
+		mmap(NULL, HOLE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	w.junk = t_buf(w.env, JUNK_BYTES, T_ALL);
 	memset(w.junk.p, 1, JUNK_BYTES);
@@ -77,7 +88,8 @@ static void make_targets(void)
 	w.hole = hole == MAP_FAILED ? NULL : ibv_reg_mr(w.env->pd, hole, HOLE_BYTES, T_ALL);
 	if (!w.readonly || !w.hole)
 		wrong("ibv_reg_mr: %s", strerror(errno));
-	if (mmap(hole, HOLE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != hole)
+	if (mmap(hole, HOLE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
+	    hole)
 		wrong("mmap: %s", strerror(errno));
 	w.mine->junk = w.junk.va;
 	w.mine->junk_rkey = w.junk.mr->rkey;
@@ -153,7 +165,8 @@ static void work(void)
 		uint32_t from = rnd(w.common->conns), n = 1 + rnd(40);
 
 		for (uint32_t i = 0; i < n; i++)
-			conn_step(&w.conn[rnd(3) ? (from + rnd(8)) % w.common->conns : rnd(w.common->conns)]);
+			conn_step(&w.conn[rnd(3) ? (from + rnd(8)) % w.common->conns
+						 : rnd(w.common->conns)]);
 		poll_all();
 		for (uint32_t i = 0; i < 200; i++)
 			conn_progress(&w.conn[next++ % w.common->conns]);
@@ -212,8 +225,8 @@ static void give_back(void)
 	conns_free();
 	victims_free();
 	t_qp_free(&w.dct);
-	if (ibv_destroy_ah(w.ah) || ibv_destroy_srq(w.xrc_srq) || ibv_destroy_srq(w.dc_srq) || ibv_close_xrcd(w.xrcd) ||
-	    ibv_dereg_mr(w.readonly) || ibv_dereg_mr(w.hole))
+	if (ibv_destroy_ah(w.ah) || ibv_destroy_srq(w.xrc_srq) || ibv_destroy_srq(w.dc_srq) ||
+	    ibv_close_xrcd(w.xrcd) || ibv_dereg_mr(w.readonly) || ibv_dereg_mr(w.hole))
 		wrong("giving back: %s", strerror(errno));
 	for (int i = 0; i < CQS; i++)
 		if (ibv_destroy_cq(w.scq[i]) || ibv_destroy_cq(w.rcq[i]))
@@ -227,10 +240,8 @@ static void give_back(void)
 	free(w.env);
 }
 
-static void run(const void *arg)
+static void run(void)
 {
-	(void)arg;
-	alarm(0);
 	w.env = t_open();
 	make_shared();
 	conns_make();
@@ -254,8 +265,9 @@ void side_run(struct common *common, int me)
 	w.mine = &common->side[me];
 	w.theirs = &common->side[!me];
 	w.rng = mix(common->seed + 77 * (unsigned int)me) | 1;
-	t_case("a side", run, NULL);
-	if (t_state.failed)
+	if (!setjmp(t_state.out))
+		run();
+	if (t_state.failures)
 		wrong("%s", t_state.why);
-	_exit(0);
+	exit(0);
 }

@@ -3,6 +3,7 @@
 #ifndef SMX_PULL_H
 #define SMX_PULL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum smx_pulled {
@@ -15,6 +16,7 @@ struct smx_pull {
 	/* Fetches n bytes from off on and moves off by *done, which were fetched. */
 	enum smx_pulled (*fetch)(struct smx_pull *pull, void *to, uint64_t n, uint64_t *done);
 	uint64_t off;
+	bool gone;	/* the other process has ended: what it sent is as good as lost */
 };
 
 #endif

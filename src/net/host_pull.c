@@ -4,13 +4,16 @@
 #include <errno.h>
 #include <sys/uio.h>
 
-/* Can our memory at to be written, or was it the other's that could not be read? */
-static enum smx_pulled blame(const struct smx_host_pull *hp, uint64_t addr)
+/* What could not be fetched: is the other process gone, its memory not to be read, or ours not to be written? */
+static enum smx_pulled blame(struct smx_host_pull *hp, uint64_t addr)
 {
 	uint8_t byte;
 	struct iovec local = { &byte, 1 }, remote = { (void *)(uintptr_t)addr, 1 };
 
-	return process_vm_readv(hp->pid, &local, 1, &remote, 1, 0) == 1 ? SMX_PULL_TARGET : SMX_PULL_SOURCE;
+	if (process_vm_readv(hp->pid, &local, 1, &remote, 1, 0) == 1)
+		return SMX_PULL_TARGET;
+	hp->pull.gone = errno == ESRCH;
+	return SMX_PULL_SOURCE;
 }
 
 static enum smx_pulled fetch(struct smx_pull *pull, void *to, uint64_t n, uint64_t *done)
@@ -37,10 +40,8 @@ static enum smx_pulled fetch(struct smx_pull *pull, void *to, uint64_t n, uint64
 		if (!count)
 			return SMX_PULL_SOURCE;
 		got = process_vm_readv(hp->pid, &local, 1, remote, count, 0);
-		if (got <= 0) {
-			hp->gone = got < 0 && errno == ESRCH;
-			return hp->gone ? SMX_PULL_SOURCE : blame(hp, (uintptr_t)remote[0].iov_base);
-		}
+		if (got <= 0)
+			return blame(hp, (uintptr_t)remote[0].iov_base);
 		*done += (uint64_t)got;
 		pull->off += (uint64_t)got;
 		skip += (uint64_t)got;

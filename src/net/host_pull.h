@@ -9,7 +9,6 @@ struct smx_host_pull {
 	struct smx_pull pull;
 	const struct smx_arrived *from;
 	int32_t pid;
-	bool gone;		/* the sender is */
 };
 
 struct smx_host_pull smx_host_pull(const struct smx_arrived *from, int32_t pid);

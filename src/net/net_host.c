@@ -558,7 +558,7 @@ static void deliver(struct host *h, struct peer *p, uint32_t from)
 	else
 		h->port.requests++;
 	h->port.deliver(h->port.deliver_arg, f);
-	if (f->gather_check && !hp.gone && !smx_frame_is_answer(f->op))
+	if (f->gather_check && !hp.pull.gone && !smx_frame_is_answer(f->op))
 		report_source_fault(h, f);
 }
 

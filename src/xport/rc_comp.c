@@ -469,6 +469,9 @@ static bool scatter(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester
 		bad_response(dev, qp, st, f, "less data than the response says");
 		return false;
 	}
+	/* The next attempt finds nobody who answers. */
+	if (!is_scatter(check) && f->pull && f->pull->gone)
+		return false;
 	where = smx_req_where(qp, st->oldest);
 	if (!is_scatter(check) && f->pull) {
 		/* The responder had looked at its memory before it answered. */

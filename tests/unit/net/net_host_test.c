@@ -14,7 +14,10 @@
 
 #include "net/net_host.h"
 
-struct end { struct smx_port *port; uint32_t qpn, got, rooms; };
+struct end {
+	struct smx_port *port;
+	uint32_t qpn, got, rooms;
+};
 
 static struct end a, b;
 static char dir[32];
@@ -71,9 +74,16 @@ static struct smx_frame frame(enum smx_transport transport, uint32_t len)
 {
 	static uint8_t bytes[4096];
 
-	return (struct smx_frame) { .transport = (uint8_t)transport, .op = SMX_FRAME_SEND, .first = true, .last = true,
-		.src_qpn = a.qpn, .dst_qpn = b.qpn, .psn_count = 1, .mtu_bytes = 4096, .length = len,
-		.flat = len ? bytes : NULL };
+	return (struct smx_frame){ .transport = (uint8_t)transport,
+				   .op = SMX_FRAME_SEND,
+				   .first = true,
+				   .last = true,
+				   .src_qpn = a.qpn,
+				   .dst_qpn = b.qpn,
+				   .psn_count = 1,
+				   .mtu_bytes = 4096,
+				   .length = len,
+				   .flat = len ? bytes : NULL };
 }
 
 static bool offer(enum smx_transport transport, uint32_t len)
@@ -130,8 +140,10 @@ static void a_little_room_is_not_the_last_word(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(others_do_not_take_the_room_that_one_waits_for, make_both, free_both),
-		cmocka_unit_test_setup_teardown(a_little_room_is_not_the_last_word, make_both, free_both),
+		cmocka_unit_test_setup_teardown(others_do_not_take_the_room_that_one_waits_for,
+						make_both, free_both),
+		cmocka_unit_test_setup_teardown(a_little_room_is_not_the_last_word, make_both,
+						free_both),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
