@@ -17,8 +17,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static const struct argp ps_argp = {
 	.parser = parse,
 	.doc = "List your processes in this network namespace that have a device: how many blocks of queue-pair "
-	       "numbers each owns, its queue pairs, and, as of when its device last slept, those that wait for an answer "
-	       "(ANSWER), for a receive at the peer (RECEIVE), and for room in a lane (ROOM).\v"
+	       "numbers each owns, its queue pairs, and, as of when its device last slept, those that wait for an "
+	       "answer (ANSWER), for a receive at the peer (RECEIVE), and for room in a lane (ROOM).\v"
 	       "Exit status: 0; 1 if the registry cannot be read; 2 for a wrong command line.",
 };
 
