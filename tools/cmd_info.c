@@ -137,6 +137,8 @@ static bool print_device(const struct api *api, struct ibv_context *ctx)
 	printf("  atomics                   %s\n", a->atomic_cap == IBV_ATOMIC_NONE ? "none" :
 	       a->atomic_cap == IBV_ATOMIC_HCA ? "among work requests of this device" : "with the processor too");
 	printf("  device memory             %" PRIu64 " bytes\n", ex.max_dm_size);
+	printf("  tag matching              %" PRIu32 " tags, %" PRIu32 " list operations outstanding\n",
+	       ex.tm_caps.max_num_tags, ex.tm_caps.max_ops);
 	return true;
 }
 

@@ -94,6 +94,6 @@ expect 'config: refused' 1 env SOFTMLX5_MTU=1500 "$tool" config '=>' \
 	"value    4K (4096)  the default, because \`1500' is refused" 'SOFTMLX5_MTU=1500 is not a power of two'
 
 expect 'info: the device' 0 "$tool" info '=>' 'Device mlx5_0: vendor 0x02c9, part 4129' 'active' 'Ethernet' 'RoCE v2' \
-	'RC ' 'mr_interleaved' 'memcpy' 'DCI streams'
+	'RC ' 'mr_interleaved' 'memcpy' 'DCI streams' 'tag matching'
 expect 'info: one argument too many' 2 "$tool" info now '=>' 'one argument too many'
 exit $bad
