@@ -14,13 +14,13 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/settings.h"
+#include "base/thread.h"
 
 /* Programs store to registers as they like, which ThreadSanitizer is not to judge. */
 #ifdef __has_attribute
@@ -201,7 +201,7 @@ static void *open_for_stores(void *arg)
 	};
 
 	(void)arg;
-	prctl(PR_SET_NAME, "softmlx5-uar");
+	smx_thread_begin("softmlx5-uar");
 	for (;;) {
 		if (poll(fds, 2, -1) < 0)
 			continue;
