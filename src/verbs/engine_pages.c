@@ -141,6 +141,21 @@ void smx_uar_page_remove(struct smx_uar_page *page)
 	pthread_mutex_unlock(&pages.lock);
 }
 
+bool smx_uar_pages_touch(const void *addr, size_t length)
+{
+	uintptr_t from = (uintptr_t)addr;
+	bool touch = false;
+
+	pthread_mutex_lock(&pages.lock);
+	for (const struct smx_uar_page *page = pages.list; page && !touch; page = page->next) {
+		uintptr_t base = (uintptr_t)page->base;
+
+		touch = from < base + page->bytes && (base <= from || base - from < length);
+	}
+	pthread_mutex_unlock(&pages.lock);
+	return touch;
+}
+
 /* ---- registers ---- */
 
 /* What a program stores is never 0: it names a queue. */
