@@ -14,13 +14,13 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/settings.h"
+#include "base/thread.h"
 
 /* Programs store to registers as they like, which ThreadSanitizer is not to judge. */
 #ifdef __has_attribute
@@ -141,6 +141,21 @@ void smx_uar_page_remove(struct smx_uar_page *page)
 	pthread_mutex_unlock(&pages.lock);
 }
 
+bool smx_uar_pages_touch(const void *addr, size_t length)
+{
+	uintptr_t from = (uintptr_t)addr;
+	bool touch = false;
+
+	pthread_mutex_lock(&pages.lock);
+	for (const struct smx_uar_page *page = pages.list; page && !touch; page = page->next) {
+		uintptr_t base = (uintptr_t)page->base;
+
+		touch = from < base + page->bytes && (base <= from || base - from < length);
+	}
+	pthread_mutex_unlock(&pages.lock);
+	return touch;
+}
+
 /* ---- registers ---- */
 
 /* What a program stores is never 0: it names a queue. */
@@ -201,7 +216,7 @@ static void *open_for_stores(void *arg)
 	};
 
 	(void)arg;
-	prctl(PR_SET_NAME, "softmlx5-uar");
+	smx_thread_begin("softmlx5-uar");
 	for (;;) {
 		if (poll(fds, 2, -1) < 0)
 			continue;

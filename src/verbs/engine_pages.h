@@ -27,6 +27,8 @@ void smx_uar_page_unmap(struct smx_uar_page *page);
 /* Inside the device. Each does nothing when the page is, or is not, on the list already. */
 void smx_uar_page_add(struct smx_uar_page *page);
 void smx_uar_page_remove(struct smx_uar_page *page);
+/* Does the memory hold part of a page on the list? A program may have registered one, for requests that ring. */
+bool smx_uar_pages_touch(const void *addr, size_t length);
 
 /* Inside: was a register of any page stored to since the last call? */
 bool smx_uar_pages_rung(void);

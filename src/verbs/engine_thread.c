@@ -6,9 +6,10 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
+#include <time.h>
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "verbs/engine.h"
 #include "verbs/engine_state.h"
 #include "verbs/objects.h"
@@ -18,6 +19,9 @@ enum {
 	 * other, then with naps that double from MIN to LAST between them, then asleep until the
 	 * next store; where that cannot be had, with naps of up to MAX. */
 	WATCH_SPIN_NS = 50000,
+	/* Between those looks where processors are few: whoever yields one to a program that spins gets it back
+	 * at the end of that one's slice, whoever wakes gets it at once. */
+	WATCH_BLINK_NS = 3000,
 	WATCH_NAP_MIN_NS = 8000,
 	WATCH_NAP_LAST_NS = 64000,
 	WATCH_NAP_MAX_NS = 1000000,
@@ -155,6 +159,15 @@ static void let_others(void)
 	smx_engine_enter();
 }
 
+static void blink(void)
+{
+	const struct timespec ts = { 0, WATCH_BLINK_NS };
+
+	smx_engine_leave();
+	nanosleep(&ts, NULL);
+	smx_engine_enter();
+}
+
 /* There is nothing to do, but a program may ring by itself. RETURN how long the next nap is. */
 static uint64_t watch(uint64_t nap_ns, struct listener *l)
 {
@@ -165,7 +178,10 @@ static uint64_t watch(uint64_t nap_ns, struct listener *l)
 	smx_engine.watch_found = false;
 	if (now_ns - found_ns < WATCH_SPIN_NS) {
 		smx_uar_pages_unprotect();
-		let_others();
+		if (cpus < MANY_CPUS)
+			blink();
+		else
+			let_others();
 		return WATCH_NAP_MIN_NS;
 	}
 	if (smx_engine.store_until_ns && now_ns > smx_engine.store_until_ns)
@@ -188,8 +204,7 @@ static void *device_thread(void *arg)
 	struct listener listener = { .nap_ns = 0 };
 
 	(void)arg;
-	prctl(PR_SET_NAME, "softmlx5");
-	prctl(PR_SET_TIMERSLACK, 1000);
+	smx_thread_begin("softmlx5");
 	smx_engine_enter();
 	listener.before = smx_dev_arrivals(smx_engine.dev);
 	while (!smx_engine.stop) {
