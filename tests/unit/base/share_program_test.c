@@ -126,17 +126,18 @@ static void pinned_pages_are_not_exchanged(void **state)
 
 	(void)state;
 	fill(p, 2 * PAGE, 1);
-	if (mlock(locked, PAGE)) {
+	/* Not by libc's name, which a sanitizer makes do nothing. */
+	if (syscall(SYS_mlock, locked, PAGE)) {
 		munmap(p, 2 * PAGE);
 		skip();
 	}
 	refuse(p, PAGE, "memory while some is locked");
-	munlock(locked, PAGE);
+	syscall(SYS_munlock, locked, PAGE);
 	assert_true(share(p, PAGE));
-	mlock(locked, PAGE);
+	syscall(SYS_mlock, locked, PAGE);
 	drop(p, PAGE);
 	assert_true(is_shared(p));
-	munlock(locked, PAGE);
+	syscall(SYS_munlock, locked, PAGE);
 	/* Whoever comes next sees to it. */
 	assert_true(share(p + PAGE, PAGE));
 	drop(p + PAGE, PAGE);
@@ -190,8 +191,10 @@ static void a_loop_leaves_nothing_behind(void **state)
 			kib = resident_kib();
 		}
 	}
-	assert_in_range(maps_lines(), 1, lines + 4);
-	assert_in_range(resident_kib(), 1, kib + 3000);
+	if (!SANITIZED) {	/* which keeps what is freed */
+		assert_in_range(maps_lines(), 1, lines + 4);
+		assert_in_range(resident_kib(), 1, kib + 3000);
+	}
 }
 
 /* ------------------------------------------------------------------ coroutines */
@@ -211,9 +214,8 @@ static void in_coroutine(void)
 static void a_coroutines_stack_in_the_range(void **state)
 {
 	(void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	skip();
-#endif
+	if (SANITIZED)		/* it must be told of stacks */
+		skip();
 	coroutine_memory = pages(64 * PAGE);
 	fill(coroutine_memory, 64 * PAGE, 1);
 	assert_true(share(coroutine_memory, 64 * PAGE));
