@@ -534,6 +534,7 @@ static void report_source_fault(struct host *h, const struct smx_frame *f)
 		.psn = f->psn,
 		.psn_count = 1,
 		.dc_stream = f->dc_stream,
+		.dc_nonce = f->dc_nonce,
 		.check = h->attr.source_check,
 		.text = f->gather_text,
 	};
