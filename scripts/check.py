@@ -146,11 +146,17 @@ def tree():
     report(run('rdma-core tests', [sys.executable, 'tests/interop/rdma_core_tests.py', 'stale']))
 
 
-def quick(requests=20000):
+def soak(folder, seconds, conns=900):
+    program = str(folder / 'bench/soak')
+    yield (f'{folder.name}/bench/soak', [program, '--seconds', str(seconds), '--conns', str(conns)], {})
+
+
+def quick(requests=20000, soak_seconds=10):
     tree()
     folder = build('gcc', 'gcc')
     oracle(folder, requests)
-    run_all([*programs_in(folder, 'unit', 'vectors', 'abi', 'api', 'regress'), *shell_tests(folder), *examples(folder)])
+    run_all([*soak(folder, soak_seconds), *programs_in(folder, 'unit', 'vectors', 'abi', 'api', 'regress'),
+             *shell_tests(folder), *examples(folder)])
 
 
 def suite():
@@ -165,9 +171,9 @@ def suite():
 
 def sanitizers():
     asan = build('asan', 'gcc', '-DSMX_SANITIZE=address,undefined')
-    run_all([*programs_in(asan, 'unit', 'vectors', 'api', 'regress'), *examples(asan)])
+    run_all([*soak(asan, 15, 200), *programs_in(asan, 'unit', 'vectors', 'api', 'regress'), *examples(asan)])
     tsan = build('tsan', 'clang', '-DSMX_SANITIZE=thread')
-    run_all([*programs_in(tsan, 'unit', 'api', 'regress')])
+    run_all([*soak(tsan, 15, 100), *programs_in(tsan, 'unit', 'api', 'regress')])
 
 
 def fuzz():
@@ -200,7 +206,7 @@ def finish(extra_failure=None):
 
 
 def full():
-    quick(requests=200000)
+    quick(requests=200000, soak_seconds=120)
     suite()
     build('clang', 'clang')
     sanitizers()

@@ -60,7 +60,8 @@ struct smx_frame {
 	uint16_t dc_stream;	/* DCI's stream, below its number of streams; answers carry it back */
 	bool dc_connect; /* DC: the first frame to this target; psn starts here. Set again when that
 			    frame is sent again */
-	uint32_t dc_nonce;	/* DC: of the DCI since its last RESET; tells it from one before with its number */
+	uint32_t dc_nonce;	/* DC: of the DCI since its last RESET, which tells it from one before with its
+				   number; answers carry it back */
 	uint32_t mtu_bytes;	/* sender's path MTU */
 	/* path */
 	uint8_t sgid[16], dgid[16];

@@ -45,6 +45,7 @@ struct peer {
 	bool failed;			/* no link can be made to out_gen */
 	bool held;			/* in's next request waits for room for its answer */
 	uint64_t full_since_ns;		/* blocked: since when */
+	bool given_up;			/* blocked: those who do not wait longer were told */
 };
 
 struct host {
@@ -272,6 +273,7 @@ static bool is_stalled(struct host *h, struct peer *p, const struct smx_frame *f
 		p->blocked = true;
 		h->blocked_count++;
 		p->full_since_ns = now;
+		p->given_up = false;
 	}
 	return (f->transport == SMX_TP_UC || f->transport == SMX_TP_UD) && now - p->full_since_ns >= STALLED_NS;
 }
@@ -302,8 +304,10 @@ static bool host_admit(struct smx_port *port, const struct smx_frame *f, uint64_
 			return false;
 	}
 	/* Others may wait still: poll() tells them. */
-	if (p->blocked)
+	if (p->blocked) {
 		p->full_since_ns = now_ns();
+		p->given_up = false;
+	}
 	return true;
 }
 
@@ -530,6 +534,7 @@ static void report_source_fault(struct host *h, const struct smx_frame *f)
 		.psn = f->psn,
 		.psn_count = 1,
 		.dc_stream = f->dc_stream,
+		.dc_nonce = f->dc_nonce,
 		.check = h->attr.source_check,
 		.text = f->gather_text,
 	};
@@ -670,8 +675,9 @@ static uint64_t look_for_room(struct host *h)
 		if (!smx_lane_want_room(&p->out.lane[SMX_LANE_REQUESTS], SMX_LANE_BYTES / 4)) {
 			unblock(h, p);
 			room = true;
-		} else if (now - p->full_since_ns >= STALLED_NS) {
-			room = true;	/* for those who do not wait */
+		} else if (!p->given_up && now - p->full_since_ns >= STALLED_NS) {
+			/* Once: all others would come back to wait at once. */
+			room = p->given_up = true;
 		}
 	}
 	if (room)

@@ -74,7 +74,7 @@ static int open_file(struct smx_xrcd_file **out, const struct ibv_xrcd_init_attr
 		return 0;
 	if (!(attr->oflags & O_CREAT)) {
 		smx_refuse(smx_refusals(), SMX_CHECK_OBJECT_ARG, NULL,
-			   "XRC domain of descriptor %d does not exist, oflags lacks O_CREAT",
+			   "XRC domain of descriptor %d does not exist in this process, oflags lacks O_CREAT",
 			   attr->fd);
 		return EAGAIN;
 	}

@@ -638,6 +638,9 @@ void smx_comp_receive(struct smx_dev *dev, struct smx_qp *qp, struct smx_frame *
 	if (!qp->req || !smx_qp_is_reliable(qp) ||
 	    (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD))
 		return;
+	/* What was asked before a RESET may be answered after it, and the sequence numbers are the same again. */
+	if (qp->attr.type == SMX_QP_DCI && f->dc_nonce != qp->dc_nonce)
+		return;
 	st = smx_req_stream(qp, f->dc_stream);
 	/* Answers to what is answered already are duplicates; to what was never sent, somebody
 	 * else's. */

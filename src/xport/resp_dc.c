@@ -81,6 +81,7 @@ static void connect_source(const struct smx_qp *dct, struct smx_resp_ctx *c,
 	c->nonce = f->dc_nonce;
 	ack->dst_qpn = f->src_qpn;
 	ack->dc_stream = f->dc_stream;
+	ack->dc_nonce = f->dc_nonce;
 	memcpy(ack->sgid, f->dgid, sizeof(ack->sgid));
 	memcpy(ack->dgid, f->sgid, sizeof(ack->dgid));
 	ack->hop_limit = f->hop_limit;

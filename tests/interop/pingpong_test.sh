@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-# rdma-core's example programs between two processes. usage: pingpong_test.sh BUILD_FOLDER
+# rdma-core's example programs between two processes. usage: pingpong_test.sh BUILD_FOLDER [all]
+# `all`: more sizes, and 100,000 messages of each program.
 # Goal: each runs unmodified, with polling and with events; -c has the program check its data.
 set -u
 . "$(dirname "$0")/two_programs.sh"
@@ -16,6 +17,25 @@ for events in "" "-e"; do
 	two "ibv_ud_pingpong $events" ibv_ud_pingpong $device $events -s 2048 -n 300 -c
 	two "ibv_xsrq_pingpong $events" ibv_xsrq_pingpong $device $events -n 300
 done
+
+if [ "${2:-}" = all ]; then
+	for events in "" "-e"; do
+		for size in 2 64 1024 8192 65536 524288; do
+			for program in rc srq uc; do
+				two "ibv_${program}_pingpong $events -s $size" ibv_${program}_pingpong $device $events \
+					-s $size -n 1000 -c
+			done
+		done
+		for size in 1 64 1024; do
+			two "ibv_ud_pingpong $events -s $size" ibv_ud_pingpong $device $events -s $size -n 1000 -c
+		done
+		for program in rc srq uc ud; do
+			two "ibv_${program}_pingpong $events -n 100000" ibv_${program}_pingpong $device $events -s 64 \
+				-n 100000
+		done
+		two "ibv_xsrq_pingpong $events -n 100000" ibv_xsrq_pingpong $device $events -n 100000
+	done
+fi
 
 # It waits for asynchronous events of a context that has no objects, of which there are none: what can be shown
 # is that it starts, waits and can be interrupted.

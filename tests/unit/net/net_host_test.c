@@ -137,10 +137,27 @@ static void a_little_room_is_not_the_last_word(void **state)
 	assert_int_equal(b.got, sent);
 }
 
+/* They are tried once, and that is all that happens until somebody makes room. */
+static void a_stalled_lane_is_no_reason_to_try_for_ever(void **state)
+{
+	(void)state;
+	while (offer(SMX_TP_RC, 4096))
+		;
+	assert_false(offer(SMX_TP_UD, 4096));
+	usleep(250000);
+	for (int i = 0; i < 3; i++)
+		a.port->ops->poll(a.port, 0);
+	assert_int_equal(a.rooms, 1);
+	assert_true(offer(SMX_TP_UD, 4096)); /* and vanishes */
+	assert_false(offer(SMX_TP_RC, 4096));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(others_do_not_take_the_room_that_one_waits_for,
+						make_both, free_both),
+		cmocka_unit_test_setup_teardown(a_stalled_lane_is_no_reason_to_try_for_ever,
 						make_both, free_both),
 		cmocka_unit_test_setup_teardown(a_little_room_is_not_the_last_word, make_both,
 						free_both),

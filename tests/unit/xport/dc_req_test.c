@@ -51,6 +51,27 @@ static void each_request_names_its_target(void **state)
 	bed_free(b);
 }
 
+/* The sequence numbers begin again with a RESET; what was asked before it may be answered late. */
+static void answers_from_before_a_reset_are_not_heard(void **state)
+{
+	struct bed *b = bed_new(1 << 20);
+	struct bed_qp *q = bed_qp(b, SMX_QP_DCI);
+	struct smx_frame late = { .op = SMX_FRAME_ACK, .psn = 100, .psn_count = 1, .syndrome = 0x1f,
+				  .dc_nonce = (uint32_t)-1 };
+
+	(void)state;
+	post_to(b, q, 0, 0x501, 0);
+	bed_turn(b);
+	bed_answer(b, q, &late);
+	bed_turn(b);
+	assert_int_equal(bed_cqes(b), 0);
+	answer_stream(b, q, 0, 100, 0x1f);
+	bed_turn(b);
+	assert_int_equal(bed_cqes(b), 1);
+	bed_qp_free(b, q);
+	bed_free(b);
+}
+
 static void another_target_waits_for_the_answers_of_the_last(void **state)
 {
 	struct bed *b = bed_new(1 << 20);
@@ -292,6 +313,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_request_names_its_target),
+		cmocka_unit_test(answers_from_before_a_reset_are_not_heard),
 		cmocka_unit_test(another_target_waits_for_the_answers_of_the_last),
 		cmocka_unit_test(a_connect_that_is_sent_again_connects_again),
 		cmocka_unit_test(a_stuck_stream_does_not_hold_the_others),

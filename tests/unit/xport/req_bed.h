@@ -385,6 +385,7 @@ static inline void bed_answer(struct bed *b, struct bed_qp *q, struct smx_frame 
 	f->transport = SMX_TP_RC;
 	f->dst_qpn = q->qp.qpn;
 	f->src_qpn = BED_PEER;
+	f->dc_nonce += q->qp.dc_nonce;	/* as far from the right one as the test says */
 	b->dev->now_known = false;	/* as at the beginning of a turn */
 	smx_comp_receive(b->dev, &q->qp, f);
 }
