@@ -238,6 +238,34 @@ bool complete_until_room(struct world *w, struct prng *p, uint32_t requests, uin
 	}
 }
 
+void go_far(struct world *w)
+{
+	struct ibv_send_wr list[RING_WR_MAX / 16], *bad;
+	struct mlx5_cqe64 cqe = { .op_own = MLX5_CQE_REQ << 4 };
+	const uint8_t none[64] = { 0 };
+	struct ibv_wc wc;
+
+	for (uint32_t i = 0; i < COUNT(list); i++) {
+		list[i] = (struct ibv_send_wr){ .opcode = IBV_WR_SEND, .next = &list[i + 1] };
+		if (w->cfg.kind == T_UD)
+			list[i].wr.ud.ah = w->ah[0];
+	}
+	while (w->pi < 0x10000 - 2 * w->max_post) {
+		uint32_t n = w->max_post < COUNT(list) ? w->max_post : (uint32_t)COUNT(list);
+
+		list[n - 1].next = NULL;
+		if (ibv_post_send(w->qp, list, &bad))
+			die("requests of one block");
+		w->pi += n;
+		cqe.wqe_counter = htobe16((uint16_t)(w->pi - 1));
+		cqe.sop_drop_qpn = htobe32(0x0au << 24 | w->qp->qp_num);
+		write_cqe(w, &cqe, none);
+		if (ibv_poll_cq(ibv_cq_ex_to_cq(w->cq), 1, &wc) != 1)
+			die("their completions");
+	}
+	w->tail_pi = w->pi;
+}
+
 void arm_cq(struct world *w, struct prng *p)
 {
 	uint8_t *reg = (uint8_t *)w->dvcq.cq_uar + ARM_REG;
