@@ -156,7 +156,7 @@ static void gen_inline(struct prng *p, const struct world *w, struct wr *wr, uin
 		total = 0;
 	if (fail)
 		total = max + 1 + rnd(p, 40);
-	wr->n = wr->setter == BY_INLINE ? 1 : split(p, w, wr->sge, max_n, total);
+	wr->n = wr->setter == BY_INLINE ? 1 : !total && rnd(p, 2) ? 0 : split(p, w, wr->sge, max_n, total);
 	if (wr->setter == BY_INLINE)
 		wr->sge[0] = (struct ibv_sge){ an_address(p, w), total, 0 };
 	wr->faulty |= fail;
