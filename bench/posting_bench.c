@@ -1,186 +1,353 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What it costs to post: builders and doorbell, with no device behind them.
+/* What it costs to post: builders and doorbell, with nothing that executes them. Public headers only: the same
+ * binary measures ours (SOFTMLX5_DEVICE=off) and libmlx5 (tests/oracle/with_libmlx5.sh).
  *
- * usage: posting_bench [ROUNDS]                 a row for each builder, with 1 and with 32 requests a doorbell
- *        posting_bench --once BUILDER BATCH N   N requests of one builder, to count instructions of
- * Doorbells go to ordinary memory. Row format: see local_bench.c. */
+ * usage: posting_bench                               reads "BUILDER BATCH LOCK REQUESTS" lines, answers with ns
+ *        posting_bench --list                        names of builders, a line each
+ *        posting_bench BUILDER BATCH LOCK REQUESTS   once, for callgrind with --collect-atstart=no
+ * BUILDER is a line's number in the list. LOCK 0: in a thread domain, where queues need no locks. */
+#include <endian.h>
+#include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "dv/dv_qp.h"
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+#include <valgrind/callgrind.h>
 
-enum { RING_WR = 256, REQUESTS = 400000 };
+enum { RING_WR = 256, BATCH_MAX = 32 };
 
-static struct smx_refusal_log refusals;
-static uint8_t uar[4096] __attribute__((aligned(4096)));
-static struct smx_dv_bf bf = { .reg = uar, .uuarn = 1, .buf_bytes = 256 };
+struct queue {
+	struct ibv_qp *qp;
+	struct ibv_qp_ex *x;
+	struct mlx5dv_qp_ex *dv;
+	struct mlx5dv_qp at;
+	uint32_t room, posted;
+};
+
+static struct ibv_context *ctx;
+static struct ibv_pd *pd[2];		/* [0] of a thread domain */
+static struct ibv_cq *cq;
+static struct mlx5dv_cq cq_at;
+static uint32_t cq_ci;
+static struct ibv_ah *ah;
+static struct mlx5dv_mkey *mkey;
 static uint8_t inline_data[64];
-static struct smx_dv_mkey mkey = { .dv = { .lkey = 0x4200, .rkey = 0x4200 }, .max_entries = 16 };
-static struct smx_dv_ah ah;
 
-static struct smx_dv_qp *make(enum smx_dv_qp_kind kind)
+static _Noreturn void die(const char *what)
 {
-	struct smx_dv_qp *qp = calloc(1, sizeof(*qp));
-	struct ibv_qp_cap cap = { .max_send_wr = RING_WR, .max_send_sge = 4, .max_inline_data = 300 };
-	struct smx_dv_qp_sizes sizes;
-
-	qp->kind = kind;
-	qp->qpn = 0x1234;
-	qp->can_post = true;
-	qp->atomics = true;
-	qp->has_streams = kind == SMX_DV_DCI;
-	qp->has_ex = true;
-	qp->send_ops = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_READ |
-		       IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP;
-	qp->dv_ops = MLX5DV_QP_EX_WITH_RAW_WQE | MLX5DV_QP_EX_WITH_MEMCPY;
-	if (kind == SMX_DV_RC)
-		qp->dv_ops |= MLX5DV_QP_EX_WITH_MR_INTERLEAVED | MLX5DV_QP_EX_WITH_MR_LIST |
-			      MLX5DV_QP_EX_WITH_MKEY_CONFIGURE;
-	if (smx_dv_qp_size(&refusals, kind, qp->send_ops, qp->dv_ops, false, false, &cap, &sizes))
-		abort();
-	qp->umr_ops = kind == SMX_DV_RC;
-	qp->sq.bb_count = sizes.sq_bb_count;
-	qp->sq.max_post = sizes.sq_max_post;
-	qp->sq.max_gs = sizes.sq_max_gs;
-	qp->sq.max_inline = sizes.sq_max_inline;
-	qp->sq.buf = aligned_alloc(4096, (size_t)sizes.sq_bb_count * 64);
-	qp->sq.slot = calloc(sizes.sq_bb_count, sizeof(*qp->sq.slot));
-	qp->sq.lock.needed = true;
-	qp->dbrec = aligned_alloc(64, 64);
-	qp->bf = &bf;
-	qp->ctx.memcpy_max = 1 << 24;
-	qp->refusals = &refusals;
-	if (smx_dv_qp_fill_ops(qp))
-		abort();
-	return qp;
+	fprintf(stderr, "posting_bench: %s: %s\n", what, strerror(errno));
+	exit(1);
 }
 
-static void rc_write(struct smx_dv_qp *qp)
+static void *need(void *p, const char *what)
 {
-	ibv_wr_rdma_write(&qp->ex, 0x1100, 0x7000000);
-	ibv_wr_set_sge(&qp->ex, 0x2200, 0x8000000, 64);
+	if (!p)
+		die(what);
+	return p;
 }
 
-static void dc_write(struct smx_dv_qp *qp)
+/* ---- builders ---- */
+
+static void rc_write(struct queue *q)
 {
-	rc_write(qp);
-	mlx5dv_wr_set_dc_addr_stream(&qp->dv, &ah.ibv, 0x99, 0x1234, 3);
+	ibv_wr_rdma_write(q->x, 0x1100, 0x7000000);
+	ibv_wr_set_sge(q->x, 0x2200, 0x8000000, 64);
 }
 
-static void write_inline(struct smx_dv_qp *qp)
+static void dc_write(struct queue *q)
 {
-	ibv_wr_rdma_write(&qp->ex, 0x1100, 0x7000000);
-	ibv_wr_set_inline_data(&qp->ex, inline_data, sizeof(inline_data));
+	rc_write(q);
+	mlx5dv_wr_set_dc_addr_stream(q->dv, ah, 0x99, 0x1234, 3);
 }
 
-static void list4(struct smx_dv_qp *qp)
+static void write_inline(struct queue *q)
+{
+	ibv_wr_rdma_write(q->x, 0x1100, 0x7000000);
+	ibv_wr_set_inline_data(q->x, inline_data, sizeof(inline_data));
+}
+
+static void list4(struct queue *q)
 {
 	static struct ibv_sge sge[4] = { { 0x1000, 64, 1 }, { 0x2000, 64, 1 }, { 0x3000, 64, 1 }, { 0x4000, 64, 1 } };
 
-	qp->ex.wr_flags = IBV_SEND_INLINE;
-	mlx5dv_wr_mr_list(&qp->dv, &mkey.dv, IBV_ACCESS_LOCAL_WRITE, 4, sge);
+	q->x->wr_flags = IBV_SEND_INLINE;
+	mlx5dv_wr_mr_list(q->dv, mkey, IBV_ACCESS_LOCAL_WRITE, 4, sge);
 }
 
-static void interleaved3(struct smx_dv_qp *qp)
+static void interleaved3(struct queue *q)
 {
-	static struct mlx5dv_mr_interleaved il[3] = { { 0x1000, 64, 64, 1 },
-						      { 0x2000, 64, 64, 1 },
+	static struct mlx5dv_mr_interleaved il[3] = { { 0x1000, 64, 64, 1 }, { 0x2000, 64, 64, 1 },
 						      { 0x3000, 64, 64, 1 } };
 
-	qp->ex.wr_flags = IBV_SEND_INLINE;
-	mlx5dv_wr_mr_interleaved(&qp->dv, &mkey.dv, IBV_ACCESS_LOCAL_WRITE, 8, 3, il);
+	q->x->wr_flags = IBV_SEND_INLINE;
+	mlx5dv_wr_mr_interleaved(q->dv, mkey, IBV_ACCESS_LOCAL_WRITE, 8, 3, il);
 }
 
-static void raw64(struct smx_dv_qp *qp)
+static void configure(struct queue *q)
+{
+	static struct ibv_sge sge[4] = { { 0x1000, 64, 1 }, { 0x2000, 64, 1 }, { 0x3000, 64, 1 }, { 0x4000, 64, 1 } };
+	struct mlx5dv_mkey_conf_attr attr = { 0 };
+
+	q->x->wr_flags = IBV_SEND_INLINE;
+	mlx5dv_wr_mkey_configure(q->dv, mkey, 2, &attr);
+	mlx5dv_wr_set_mkey_access_flags(q->dv, IBV_ACCESS_LOCAL_WRITE);
+	mlx5dv_wr_set_mkey_layout_list(q->dv, 4, sge);
+}
+
+static void raw64(struct queue *q)
 {
 	static const uint8_t wqe[64] = { [3] = 0x08, [7] = 4 };
 
-	mlx5dv_wr_raw_wqe(&qp->dv, wqe);
+	mlx5dv_wr_raw_wqe(q->dv, wqe);
 }
 
-static void dma_memcpy(struct smx_dv_qp *qp)
+static void dma_memcpy(struct queue *q)
 {
-	mlx5dv_wr_memcpy(&qp->dv, 0x1100, 0x1000, 0x2200, 0x2000, 4096);
+	mlx5dv_wr_memcpy(q->dv, 0x1100, 0x1000, 0x2200, 0x2000, 4096);
+}
+
+static void fetch_add(struct queue *q)
+{
+	ibv_wr_atomic_fetch_add(q->x, 0x1100, 0x7000000, 1);
+	ibv_wr_set_sge(q->x, 0x2200, 0x8000000, 8);
+}
+
+static void invalidate(struct queue *q)
+{
+	ibv_wr_local_inv(q->x, 0x1100);
 }
 
 static const struct row {
 	const char *name;
-	enum smx_dv_qp_kind kind;
-	void (*build)(struct smx_dv_qp *qp);	/* NULL: ibv_post_send of an RDMA WRITE */
+	int is_dci;
+	void (*build)(struct queue *q);	/* NULL: ibv_post_send of an RDMA WRITE */
 } rows[] = {
-	{ "RC write + sge", SMX_DV_RC, rc_write },
-	{ "DCI write + stream + sge", SMX_DV_DCI, dc_write },
-	{ "RC write inline 64 B", SMX_DV_RC, write_inline },
-	{ "mr_list(4)", SMX_DV_RC, list4 },
-	{ "mr_interleaved(3)", SMX_DV_RC, interleaved3 },
-	{ "raw 64 B", SMX_DV_RC, raw64 },
-	{ "memcpy", SMX_DV_RC, dma_memcpy },
-	{ "ibv_post_send WRITE", SMX_DV_RC, NULL },
+	{ "RC write + sge", 0, rc_write },
+	{ "DCI write + stream + sge", 1, dc_write },
+	{ "RC write inline 64 B", 0, write_inline },
+	{ "fetch_add", 0, fetch_add },
+	{ "local_inv", 0, invalidate },
+	{ "mr_list(4)", 0, list4 },
+	{ "mr_interleaved(3)", 0, interleaved3 },
+	{ "mkey_configure, list(4)", 0, configure },
+	{ "raw 64 B", 0, raw64 },
+	{ "memcpy", 0, dma_memcpy },
+	{ "ibv_post_send WRITE", 0, NULL },
 };
 
-static void post(struct smx_dv_qp *qp, const struct row *row, int batch)
+enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
+
+/* ---- queues ---- */
+
+static void to_rts(struct ibv_qp *qp, int is_dci)
+{
+	struct ibv_qp_attr a = {
+		.qp_state = IBV_QPS_INIT, .port_num = 1, .path_mtu = IBV_MTU_1024, .dest_qp_num = 1,
+		.max_dest_rd_atomic = 1, .max_rd_atomic = 1, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7,
+		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .hop_limit = 1 } },
+	};
+	int init = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT, rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU;
+
+	a.ah_attr.grh.dgid.raw[0] = 0xfe;
+	a.ah_attr.grh.dgid.raw[1] = 0x80;
+	if (!is_dci) {
+		init |= IBV_QP_ACCESS_FLAGS;
+		rtr |= IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	}
+	errno = ibv_modify_qp(qp, &a, init);
+	a.qp_state = IBV_QPS_RTR;
+	errno = errno ? errno : ibv_modify_qp(qp, &a, rtr);
+	a.qp_state = IBV_QPS_RTS;
+	errno = errno ? errno : ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+					      IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+	if (errno)
+		die("to RTS");
+}
+
+static struct queue *make(int is_dci, int lock)
+{
+	struct queue *q = need(calloc(1, sizeof(*q)), "memory");
+	struct ibv_qp_init_attr_ex attr = {
+		.qp_type = is_dci ? IBV_QPT_DRIVER : IBV_QPT_RC, .send_cq = cq, .recv_cq = cq,
+		.cap = { .max_send_wr = RING_WR, .max_send_sge = 4, .max_inline_data = 300 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .pd = pd[lock],
+		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_READ |
+				  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV,
+	};
+	struct mlx5dv_qp_init_attr dv = {
+		.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS,
+		.send_ops_flags = MLX5DV_QP_EX_WITH_RAW_WQE | MLX5DV_QP_EX_WITH_MEMCPY,
+	};
+	struct mlx5dv_obj obj = { 0 };
+
+	if (is_dci) {
+		dv.comp_mask |= MLX5DV_QP_INIT_ATTR_MASK_DC | MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS;
+		dv.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCI;
+		dv.dc_init_attr.dci_streams.log_num_concurent = 3;
+	} else {
+		dv.send_ops_flags |= MLX5DV_QP_EX_WITH_MR_INTERLEAVED | MLX5DV_QP_EX_WITH_MR_LIST |
+				     MLX5DV_QP_EX_WITH_MKEY_CONFIGURE;
+	}
+	q->qp = need(mlx5dv_create_qp(ctx, &attr, &dv), "queue pair");
+	q->x = ibv_qp_to_qp_ex(q->qp);
+	q->dv = mlx5dv_qp_ex_from_ibv_qp_ex(q->x);
+	q->room = RING_WR;
+	obj.qp.in = q->qp;
+	obj.qp.out = &q->at;
+	if (mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP))
+		die("mlx5dv_init_obj");
+	to_rts(q->qp, is_dci);
+	return q;
+}
+
+static void open_device(void)
+{
+	struct ibv_device **list = need(ibv_get_device_list(NULL), "devices");
+	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1,
+				    .grh = { .flow_label = 1, .dgid.raw = { 0xfe, 0x80, [15] = 1 } } };
+	struct mlx5dv_mkey_init_attr key = { .create_flags = MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT, .max_entries = 16 };
+	struct ibv_td_init_attr td = { 0 };
+	struct ibv_parent_domain_init_attr parent = { 0 };
+	struct mlx5dv_obj obj = { 0 };
+
+	ctx = need(list[0] ? ibv_open_device(list[0]) : NULL, "device");
+	pd[1] = need(ibv_alloc_pd(ctx), "domain");
+	parent.pd = pd[1];
+	parent.td = need(ibv_alloc_td(ctx, &td), "thread domain");
+	pd[0] = need(ibv_alloc_parent_domain(ctx, &parent), "parent domain");
+	cq = need(ibv_create_cq(ctx, 255, NULL, NULL, 0), "completion queue");
+	obj.cq.in = cq;
+	obj.cq.out = &cq_at;
+	if (mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ))
+		die("mlx5dv_init_obj");
+	ah = need(ibv_create_ah(pd[1], &attr), "address handle");
+	key.pd = pd[1];
+	mkey = need(mlx5dv_create_mkey(&key), "mkey");
+}
+
+/* ---- posting ---- */
+
+static void post(struct queue *q, const struct row *row, int batch)
 {
 	static struct ibv_sge sge = { 0x8000000, 64, 0x2200 };
-	struct ibv_send_wr wr[32], *bad;
+	static struct ibv_send_wr wr[BATCH_MAX];
+	struct ibv_send_wr *bad;
 	int err;
 
-	qp->sq.tail = qp->sq.head;	/* as if all were completed */
-	qp->sq.tail_bb = qp->sq.cur_post;
 	if (row->build) {
-		ibv_wr_start(&qp->ex);
+		ibv_wr_start(q->x);
 		for (int i = 0; i < batch; i++) {
-			qp->ex.wr_id = (uint64_t)i;
-			qp->ex.wr_flags = 0;
-			row->build(qp);
+			q->x->wr_id = (uint64_t)i;
+			q->x->wr_flags = 0;
+			row->build(q);
 		}
-		err = ibv_wr_complete(&qp->ex);
+		err = ibv_wr_complete(q->x);
 	} else {
 		for (int i = 0; i < batch; i++)
 			wr[i] = (struct ibv_send_wr){ .opcode = IBV_WR_RDMA_WRITE, .sg_list = &sge, .num_sge = 1,
 						      .wr = { .rdma = { 0x7000000, 0x1100 } },
 						      .next = i + 1 < batch ? &wr[i + 1] : NULL };
-		err = smx_dv_post_send(&qp->ex.qp_base, wr, &bad);
+		err = ibv_post_send(q->qp, wr, &bad);
 	}
 	if (err) {
-		fprintf(stderr, "%s: %s\n", row->name, strerror(err));
-		exit(1);
+		errno = err;
+		die(row->name);
 	}
 }
 
-static double once(const struct row *row, int batch, int requests)
+/* Plays the device: the last WQE completes, and all before it. A ring of a power of two holds whole batches, so the
+ * last one begins where its own blocks end at the record. */
+static void complete_all(struct queue *q, uint32_t blocks, int is_dci)
 {
-	struct smx_dv_qp *qp = make(row->kind);
-	struct timespec a, b;
+	uint32_t index = be32toh(q->at.dbrec[MLX5_SND_DBR]);
+	uint32_t n = is_dci ? q->posted : 1;	/* a DCI with streams frees in the order of completion */
 
-	clock_gettime(CLOCK_MONOTONIC, &a);
-	for (int done = 0; done < requests; done += batch)
-		post(qp, row, batch);
-	clock_gettime(CLOCK_MONOTONIC, &b);
-	return ((double)(b.tv_sec - a.tv_sec) * 1e9 + (double)(b.tv_nsec - a.tv_nsec)) / requests;
+	for (uint32_t i = n; i-- > 0;) {
+		struct mlx5_cqe64 *cqe = (struct mlx5_cqe64 *)cq_at.buf + (cq_ci & (cq_at.cqe_cnt - 1));
+		struct ibv_wc wc;
+
+		cqe->wqe_counter = htobe16((uint16_t)(index - blocks * (i + 1)));
+		cqe->sop_drop_qpn = htobe32(0x08000000u | q->qp->qp_num);
+		__atomic_store_n(&cqe->op_own, (uint8_t)(cq_ci & cq_at.cqe_cnt ? 1 : 0), __ATOMIC_RELEASE);
+		cq_ci++;
+		if (ibv_poll_cq(cq, 1, &wc) != 1)
+			die("completion");
+	}
+	q->posted = 0;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* Only posting is timed. */
+static double once(const struct row *row, int batch, int lock, uint32_t requests)
+{
+	static struct queue *queues[2][2];
+	struct queue **at = &queues[row->is_dci][lock], *q;
+	uint32_t before, blocks, done = 0;
+	uint64_t ns = 0;
+
+	if (!*at)
+		*at = make(row->is_dci, lock);
+	q = *at;
+	before = be32toh(q->at.dbrec[MLX5_SND_DBR]);
+	post(q, row, 1);
+	blocks = (be32toh(q->at.dbrec[MLX5_SND_DBR]) - before) & 0xffff;
+	q->posted = 1;
+	complete_all(q, blocks, row->is_dci);
+	while (done < requests) {
+		uint64_t began = now_ns();
+
+		CALLGRIND_TOGGLE_COLLECT;
+		for (; q->posted + (uint32_t)batch <= q->room && done < requests; q->posted += (uint32_t)batch) {
+			post(q, row, batch);
+			done += (uint32_t)batch;
+		}
+		CALLGRIND_TOGGLE_COLLECT;
+		ns += now_ns() - began;
+		complete_all(q, blocks, row->is_dci);
+	}
+	return (double)ns / done;
+}
+
+static double asked(const char *builder, const char *batch, const char *lock, const char *requests)
+{
+	unsigned long row = strtoul(builder, NULL, 10), n = strtoul(batch, NULL, 10);
+
+	if (row >= ROWS || !n || n > BATCH_MAX) {
+		fprintf(stderr, "posting_bench: builder %s of %d, batch %s of 1 to %d\n", builder, ROWS, batch,
+			BATCH_MAX);
+		exit(2);
+	}
+	return once(&rows[row], (int)n, *lock != '0', (uint32_t)strtoul(requests, NULL, 10));
 }
 
 int main(int argc, char **argv)
 {
-	int rounds = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 9;
+	char word[4][16];
 
-	if (argc == 5 && !strcmp(argv[1], "--once")) {
-		for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-			if (!strcmp(rows[i].name, argv[2])) {
-				once(&rows[i], (int)strtol(argv[3], NULL, 10), (int)strtol(argv[4], NULL, 10));
-				return 0;
-			}
-		}
-		return 2;
+	if (argc == 2 && !strcmp(argv[1], "--list")) {
+		for (int i = 0; i < ROWS; i++)
+			printf("%s\n", rows[i].name);
+		return 0;
 	}
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		for (int batch = 1; batch <= 32; batch += 31) {
-			printf("%s %d\tns\t", rows[i].name, batch);
-			for (int r = 0; r < rounds; r++)
-				printf("%s%.3g", r ? " " : "", once(&rows[i], batch, REQUESTS));
-			printf("\t-\n");
-		}
+	open_device();
+	if (argc == 5) {
+		asked(argv[1], argv[2], argv[3], argv[4]);
+		return 0;
+	}
+	while (scanf("%15s %15s %15s %15s", word[0], word[1], word[2], word[3]) == 4) {
+		printf("%.3f\n", asked(word[0], word[1], word[2], word[3]));
+		fflush(stdout);
 	}
 	return 0;
 }

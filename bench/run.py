@@ -5,7 +5,8 @@
 usage: run.py BUILDDIR [local|posting]
 
 Rounds alternate between softmlx5 and its yardstick, so that a drifting machine shifts both. A ratio over 1
-says softmlx5 is faster. Instructions are counted by callgrind (exact, repeatable).
+says softmlx5 is faster. Instructions are counted by callgrind (exact, repeatable). Posting is measured by one
+binary on both libraries, with nothing that executes what is posted.
 """
 import os
 import pathlib
@@ -17,6 +18,7 @@ import sys
 import tempfile
 
 ROUNDS = '9'
+POSTS = 51200         # requests a measurement of posting
 
 
 def rows_of(program, *args):
@@ -43,23 +45,50 @@ def local(build):
         print(line, flush=True)
 
 
-def instructions(program, builder, batch):
-    """Instructions a request, from the difference of two run lengths."""
-    def count(requests):
+class Poster:
+    """posting_bench on one side: softmlx5 with its device off, or the installed libmlx5."""
+    def __init__(self, build, theirs):
+        self.program = str(build / 'bench' / 'posting_bench')
+        launcher = pathlib.Path(__file__).resolve().parent.parent / 'tests' / 'oracle' / 'with_libmlx5.sh'
+        self.prefix = [str(launcher), str(build)] if theirs else []
+        self.env = dict(os.environ) if theirs else dict(os.environ, SOFTMLX5_DEVICE='off',
+                                                        LD_LIBRARY_PATH=str(build / 'lib'))
+        self.process = subprocess.Popen([*self.prefix, self.program], env=self.env, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True, bufsize=1)
+
+    def builders(self):
+        return subprocess.run([*self.prefix, self.program, '--list'], env=self.env, check=True, text=True,
+                              stdout=subprocess.PIPE).stdout.splitlines()
+
+    def ns(self, *asked):
+        print(*asked, file=self.process.stdin, flush=True)
+        return float(self.process.stdout.readline())
+
+    def instructions(self, builder, batch, lock, requests=6400):
+        """A request's, exactly: only posting is collected."""
         with tempfile.TemporaryDirectory() as tmp:
-            done = subprocess.run(['valgrind', '--tool=callgrind', f'--callgrind-out-file={tmp}/out', str(program),
-                                   '--once', builder, str(batch), str(requests)], stderr=subprocess.PIPE, text=True, check=True)
-        return int(re.search(r'Collected : (\d+)', done.stderr)[1])
-    return (count(12800) - count(6400)) / 6400
+            done = subprocess.run([*self.prefix, 'valgrind', '--tool=callgrind', '--collect-atstart=no',
+                                   f'--callgrind-out-file={tmp}/out', self.program, str(builder), str(batch), str(lock),
+                                   str(requests)], env=self.env, stderr=subprocess.PIPE, text=True, check=True)
+        return int(re.search(r'Collected : (\d+)', done.stderr)[1]) / requests
 
 
 def posting(build):
-    program = build / 'bench' / 'posting_bench'
-    print(f'{"posting only, device switched off":<32} {"batch":>5} {"ns":>8} {"min..max":>14} {"instructions":>12}')
-    for name, unit, ours, _ in rows_of(program, ROUNDS):
-        builder, batch = name.rsplit(' ', 1)
-        print(f'{builder:<32} {batch:>5} {statistics.median(ours):>8.2f} {spread(ours):>14} '
-              f'{instructions(program, builder, batch):>12.0f}', flush=True)
+    sides = [Poster(build, False), Poster(build, True)]
+    print(f'{"posting alone: ns, instructions a request":<42} {"softmlx5":>14} {"libmlx5":>14} {"ratio of ns":>11}')
+    for lock in (1, 0):
+        for number, name in enumerate(sides[0].builders()):
+            for batch in (1, 32):
+                asked = (number, batch, lock, POSTS)
+                for side in sides:
+                    side.ns(*asked)        # the first makes the queue and warms it
+                pairs = [[side.ns(*asked) for side in sides] for _ in range(int(ROUNDS))]
+                counts = [side.instructions(number, batch, lock) for side in sides]
+                ours, theirs = (statistics.median(pair[i] for pair in pairs) for i in (0, 1))
+                ratio = statistics.median(pair[1] / pair[0] for pair in pairs)
+                label = f'{name}, {batch} a doorbell{"" if lock else ", no lock"}'
+                print(f'{label:<42} {ours:>7.2f} {counts[0]:>6.0f} {theirs:>7.2f} {counts[1]:>6.0f} {ratio:>11.2f}',
+                      flush=True)
 
 
 def main():

@@ -5,7 +5,7 @@ set -euo pipefail
 
 packages=(
 	gcc clang cmake ninja-build pkg-config xz-utils pandoc
-	libibverbs-dev libcmocka-dev libclang-rt-dev libjansson-dev liblzma-dev
+	libibverbs-dev ibverbs-providers libcmocka-dev libclang-rt-dev libjansson-dev liblzma-dev
 	ibverbs-utils perftest python3-pyverbs ucx-utils libfabric-bin valgrind iproute2
 )
 

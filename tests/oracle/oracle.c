@@ -12,8 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MLX5 "/usr/lib/x86_64-linux-gnu/libmlx5.so.1"
-
 enum { REQUESTS = 200000 };
 
 static const char *const row_reason[ROW_COUNT] = {
@@ -75,7 +73,7 @@ static int rows_used(bool all)
 static const char *library(void)
 {
 	static char path[PATH_MAX];
-	const char *name = realpath(MLX5, path) ? strrchr(path, '/') : NULL;
+	const char *name = realpath(ORACLE_THEIR_LIBRARY, path) ? strrchr(path, '/') : NULL;
 
 	return name ? name + 1 : NULL;
 }
@@ -85,7 +83,7 @@ int main(int argc, char **argv)
 	uint64_t wanted = REQUESTS, seed = 1, done;
 
 	if (!library()) {
-		printf("skip - libmlx5 and softmlx5 write the same # " MLX5 " is not installed\n");
+		printf("skip - libmlx5 and softmlx5 write the same # " ORACLE_THEIR_LIBRARY " is not there\n");
 		return 77;
 	}
 	if (argc >= 3 && !strcmp(argv[1], "--replay")) {

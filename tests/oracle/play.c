@@ -383,14 +383,17 @@ static void run_program(uint64_t seed, uint32_t fill_index)
 	char text[256];
 
 	gen_config(&cfg, seed);
-	snprintf(text, sizeof(text), "%s%s max_send_wr %u, max_send_sge %u, max_inline_data %u%s%s%s%s%s%s, CQE %u",
+	snprintf(text, sizeof(text), "%s%s max_send_wr %u, max_send_sge %u, max_inline_data %u, CQE %u%s%s%s%s%s%s%s",
 		 kinds[cfg.kind], cfg.streams ? " with streams" : "", cfg.cap.max_send_wr, cfg.cap.max_send_sge,
-		 cfg.cap.max_inline_data, cfg.ex ? "" : ", no builders", cfg.sig_all ? ", sq_sig_all" : "",
-		 cfg.wq_sig ? ", signed WQEs" : "", cfg.prefer_bf ? "" : ", PREFER_BF=0",
-		 cfg.shut_up_bf ? ", SHUT_UP_BF" : "", cfg.srq ? ", SRQ" : "", cfg.cqe_bytes);
+		 cfg.cap.max_inline_data, cfg.cqe_bytes, cfg.ex ? "" : ", no builders",
+		 cfg.sig_all ? ", sq_sig_all" : "", cfg.wq_sig ? ", signed WQEs" : "",
+		 cfg.prefer_bf ? "" : ", PREFER_BF=0", cfg.shut_up_bf ? ", SHUT_UP_BF" : "", cfg.srq ? ", SRQ" : "",
+		 cfg.far ? ", near block 65536" : "");
 	emit(TAG_PROGRAM, (uint32_t)seed, fill_index, NULL, 0);
 	emit(TAG_CONFIG, cfg.kind, cfg.wq_sig, text, strlen(text));
 	world_open(&w, seed, fill_index ? FILL_B : FILL_A);
+	if (w.qp && w.cfg.far)
+		go_far(&w);
 	for (uint32_t i = 0; w.qp && i < w.cfg.steps; i++) {
 		if (keep[i])
 			run_step(&w, i);

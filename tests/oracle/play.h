@@ -107,6 +107,7 @@ enum transport { T_RC, T_UC, T_UD, T_XRC, T_DCI, T_KINDS };
 struct config {
 	enum transport kind;
 	bool streams, ex, dv, sig_all, wq_sig, prefer_bf, shut_up_bf, scatter, srq;
+	bool far;			/* begins where 16 bits of block counter are nearly used up */
 	uint64_t send_ops, dv_ops;
 	struct ibv_qp_cap cap;		/* asked for */
 	uint32_t srq_wr, srq_sge;
@@ -177,6 +178,7 @@ void complete_some(struct world *w, struct prng *p);
 /* RETURN whether there is room now. */
 bool complete_until_room(struct world *w, struct prng *p, uint32_t requests, uint32_t blocks);
 void arm_cq(struct world *w, struct prng *p);
+void go_far(struct world *w);		/* posts and completes up to shortly before block 65536 */
 void random_cqe(struct prng *p, struct mlx5_cqe64 *cqe);
 void make_error(struct prng *p, struct mlx5_cqe64 *cqe, uint8_t opcode);
 void write_cqe(struct world *w, const struct mlx5_cqe64 *cqe, const uint8_t data[64]);

@@ -193,21 +193,17 @@ static bool send_cqe(struct world *w, struct prng *p, const struct posted *e, st
 	return true;
 }
 
-/* Completes the request at index of those outstanding, and with it those before. */
-static void complete_one(struct world *w, struct prng *p, uint32_t index)
+/* The CQE of the request at index of those outstanding: with it those before are complete. */
+static void write_send_cqe(struct world *w, struct prng *p, uint32_t index, bool *scattered)
 {
 	const struct posted *e = &w->out[index % RING_WR_MAX];
 	struct mlx5_cqe64 cqe;
 	uint8_t data[64];
-	bool scattered;
 
 	for (unsigned int i = 0; i < sizeof(data); i++)
 		data[i] = (uint8_t)rnd64(p);
-	scattered = send_cqe(w, p, e, &cqe);
+	*scattered = send_cqe(w, p, e, &cqe);
 	write_cqe(w, &cqe, data);
-	poll_cq(w, p, 1);
-	if (scattered)
-		note_send_scatter(w, e);
 	w->out_tail = index + 1;
 	w->tail_pi = e->pi + e->bb;
 }
@@ -218,12 +214,26 @@ static uint32_t pick(struct world *w, struct prng *p)
 	return w->cfg.streams ? w->out_tail : w->out_tail + rnd(p, w->out_head - w->out_tail);
 }
 
+/* Completes some requests, up to most at once. */
+static void complete(struct world *w, struct prng *p, uint32_t most)
+{
+	uint32_t index[8], n = 0, take = 1 + rnd(p, most);
+	bool scattered[8];
+
+	for (; n < take && w->out_tail != w->out_head; n++) {
+		index[n] = pick(w, p);
+		write_send_cqe(w, p, index[n], &scattered[n]);
+	}
+	poll_cq(w, p, (int)n);
+	for (uint32_t i = 0; i < n; i++) {
+		if (scattered[i])
+			note_send_scatter(w, &w->out[index[i] % RING_WR_MAX]);
+	}
+}
+
 void complete_some(struct world *w, struct prng *p)
 {
-	if (w->out_tail != w->out_head)
-		complete_one(w, p, pick(w, p));
-	else
-		poll_cq(w, p, 0);
+	complete(w, p, 4);
 }
 
 bool complete_until_room(struct world *w, struct prng *p, uint32_t requests, uint32_t blocks)
@@ -234,8 +244,36 @@ bool complete_until_room(struct world *w, struct prng *p, uint32_t requests, uin
 			return true;
 		if (w->out_tail == w->out_head)
 			return false;
-		complete_one(w, p, pick(w, p));
+		complete(w, p, 2);
 	}
+}
+
+void go_far(struct world *w)
+{
+	struct ibv_send_wr list[RING_WR_MAX / 16], *bad;
+	struct mlx5_cqe64 cqe = { .op_own = MLX5_CQE_REQ << 4 };
+	const uint8_t none[64] = { 0 };
+	struct ibv_wc wc;
+
+	for (uint32_t i = 0; i < COUNT(list); i++) {
+		list[i] = (struct ibv_send_wr){ .opcode = IBV_WR_SEND, .next = &list[i + 1] };
+		if (w->cfg.kind == T_UD)
+			list[i].wr.ud.ah = w->ah[0];
+	}
+	while (w->pi < 0x10000 - 2 * w->max_post) {
+		uint32_t n = w->max_post < COUNT(list) ? w->max_post : (uint32_t)COUNT(list);
+
+		list[n - 1].next = NULL;
+		if (ibv_post_send(w->qp, list, &bad))
+			die("requests of one block");
+		w->pi += n;
+		cqe.wqe_counter = htobe16((uint16_t)(w->pi - 1));
+		cqe.sop_drop_qpn = htobe32(0x0au << 24 | w->qp->qp_num);
+		write_cqe(w, &cqe, none);
+		if (ibv_poll_cq(ibv_cq_ex_to_cq(w->cq), 1, &wc) != 1)
+			die("their completions");
+	}
+	w->tail_pi = w->pi;
 }
 
 void arm_cq(struct world *w, struct prng *p)

@@ -96,6 +96,7 @@ void gen_config(struct config *cfg, uint64_t seed)
 		cfg->cap.max_recv_wr = one_in(&p, 4) ? 0 : 1 + rnd(&p, 20);
 		cfg->cap.max_recv_sge = 1 + rnd(&p, 6);
 	}
+	cfg->far = cfg->kind != T_DCI && !cfg->wq_sig && cfg->cap.max_send_wr >= 8 && one_in(&p, 40);
 	cfg->srq_wr = 1 + rnd(&p, 40);
 	cfg->srq_sge = 1 + rnd(&p, 8);
 	cfg->cqe_bytes = one_in(&p, 3) ? 128 : 64;
@@ -155,7 +156,7 @@ static void gen_inline(struct prng *p, const struct world *w, struct wr *wr, uin
 		total = 0;
 	if (fail)
 		total = max + 1 + rnd(p, 40);
-	wr->n = wr->setter == BY_INLINE ? 1 : split(p, w, wr->sge, max_n, total);
+	wr->n = wr->setter == BY_INLINE ? 1 : !total && rnd(p, 2) ? 0 : split(p, w, wr->sge, max_n, total);
 	if (wr->setter == BY_INLINE)
 		wr->sge[0] = (struct ibv_sge){ an_address(p, w), total, 0 };
 	wr->faulty |= fail;

@@ -224,8 +224,22 @@ static struct outcome post_list(struct world *w, const struct step *s)
 	return out;
 }
 
+/* The older call for windows of type 1. */
+static struct outcome bind_window(struct world *w, const struct wr *wr)
+{
+	struct ibv_mw mw = { .context = w->ctx, .pd = w->pd, .rkey = wr->mw_rkey, .type = IBV_MW_TYPE_1 };
+	struct ibv_mw_bind bind = { .wr_id = wr->wr_id, .send_flags = wr->flags, .bind_info = bind_info(w, wr) };
+	struct outcome out = { .rc = ibv_bind_mw(w->qp, &mw, &bind), .bad = -1 };
+
+	emit(TAG_VALUE, 7, mw.rkey, NULL, 0);
+	return out;
+}
+
 struct outcome post_step(struct world *w, const struct step *s)
 {
+	if (s->kind == STEP_POST_SEND && s->n == 1 && s->wr[0].op == OP_BIND && s->wr[0].mw_type == IBV_MW_TYPE_1 &&
+	    s->wr[0].row == ROW_NONE)
+		return bind_window(w, &s->wr[0]);
 	if (s->kind == STEP_POST_SEND)
 		return post_list(w, s);
 	ibv_wr_start(w->qpx);

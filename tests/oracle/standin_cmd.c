@@ -78,6 +78,7 @@ static int get_context(struct cmd *c)
 		.eth_min_inline = MLX5_USER_INLINE_MODE_NONE,
 		.log_uar_size = 12,
 		.num_uars_per_page = 1,
+		.num_dyn_bfregs = 1024,
 	});
 	return 0;
 }
