@@ -118,6 +118,9 @@ struct smx_atomic {
 smx_outcome smx_dma_atomic(struct smx_walk *target, const struct smx_atomic *a, uint64_t *old,
 			   struct smx_dma_fault *fault);
 
+/* The same at memory that no key of this device names. RETURN false when it could not be touched. */
+bool smx_dma_atomic_at(const struct smx_dev *dev, uint64_t *at, const struct smx_atomic *a, uint64_t *old);
+
 /* Writes the values of fault, as a refusal's sentence has them, into buf. RETURN buf. */
 const char *smx_walk_fault_text(const struct smx_dev *dev, const struct smx_dma_fault *fault, char *buf, size_t len);
 
