@@ -20,7 +20,8 @@ struct smx_port_public {
 /* What others may do without asking. */
 enum smx_port_right { SMX_MAY_WRITE = 1, SMX_MAY_READ = 2, SMX_MAY_ATOMIC = 4 };
 
-/* One plain region, of which peers may read what this process sends from it, whatever the rights: its addresses from start on lie from host on in memory that is shared (base/share.h). */
+/* One plain region: its addresses from start on lie from host on, in memory that is shared (base/share.h). Whatever the
+ * rights, peers may read there what this process sends them. */
 struct smx_port_key { uint32_t key, pdn, rights; uint64_t start, length, host; };
 
 /* A queue pair that takes requests. */

@@ -13,12 +13,12 @@ enum {
 
 /* ------------------------------------------------------------------ what others may do */
 
+/* The first request to a queue pair in RTR raises an event, and so is a frame. */
 static uint32_t rights_of(const struct smx_qp *qp)
 {
 	uint32_t access = qp->cur.qp_access_flags, rights = 0;
 	bool able = qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
-		    (qp->state == IBV_QPS_RTR && (qp->attr.type == SMX_QP_DCT || qp->attr.type == SMX_QP_XRC_TGT ||
-						  qp->resp->established));
+		    (qp->state == IBV_QPS_RTR && (qp->attr.type == SMX_QP_DCT || qp->resp->established));
 	bool reads = qp->attr.type == SMX_QP_DCT || qp->cur.max_dest_rd_atomic;
 
 	if (!able)
@@ -32,10 +32,10 @@ static uint32_t rights_of(const struct smx_qp *qp)
 	return rights;
 }
 
+/* Whose memory an XRC request is about only its receive queue tells, so XRC is not among them. */
 static bool is_target(const struct smx_dev *dev, const struct smx_qp *qp)
 {
-	return dev->port->ops->publish_qp && qp->resp && qp->attr.pd &&
-	       (qp->attr.type == SMX_QP_RC || qp->attr.type == SMX_QP_XRC_TGT || qp->attr.type == SMX_QP_DCT);
+	return dev->port->ops->publish_qp && (qp->attr.type == SMX_QP_RC || qp->attr.type == SMX_QP_DCT);
 }
 
 void smx_direct_publish(struct smx_dev *dev, const struct smx_qp *qp)
@@ -51,7 +51,7 @@ void smx_direct_publish(struct smx_dev *dev, const struct smx_qp *qp)
 		.peer = qp->attr.type == SMX_QP_DCT ? 0 : qp->cur.dest_qp_num,
 		.dc_key = qp->attr.dc_key,
 		.mtu_bytes = (uint16_t)(128u << qp->cur.path_mtu),
-		.transport = qp->attr.type == SMX_QP_RC ? SMX_TP_RC : qp->attr.type == SMX_QP_DCT ? SMX_TP_DC : SMX_TP_XRC,
+		.transport = qp->attr.type == SMX_QP_DCT ? SMX_TP_DC : SMX_TP_RC,
 	};
 	dev->port->ops->publish_qp(dev->port, &public);
 }

@@ -67,7 +67,8 @@ static bool stays(const struct other *o)
 static void add_many(struct other *o, uint32_t n)
 {
 	uint64_t *word = (uint64_t *)(void *)(o->mem.p + WORD);
-	struct t_op op = t_rdma(IBV_WR_ATOMIC_FETCH_AND_ADD, 0, t_sge(&o->mem, MEM - 64, 8), o->mem.key, o->mem.va + WORD);
+	struct t_op op = t_rdma(IBV_WR_ATOMIC_FETCH_AND_ADD, 0, t_sge(&o->mem, MEM - 64, 8), o->mem.key,
+				o->mem.va + WORD);
 
 	op.compare_add = 1;
 	for (uint32_t i = 0; i < n; i++) {
@@ -77,7 +78,7 @@ static void add_many(struct other *o, uint32_t n)
 	}
 }
 
-/* Polls the last byte of messages that grow, and looks at the whole as soon as it is there. RETURN how many were not. */
+/* Polls the last byte of messages, and looks at the whole as soon as it is there. RETURN how many were not. */
 static uint32_t await_last(struct other *o, uint32_t n, uint64_t max)
 {
 	volatile uint8_t *mem = o->mem.p + DATA;
@@ -385,7 +386,14 @@ static void atomics_while_stopped(const void *arg)
 }
 
 /* What is not allowed is refused as ever. */
-struct refusal { const char *name; bool dc; enum ibv_wr_opcode op; uint32_t key_xor, off; bool readonly; struct t_codes codes; };
+struct refusal {
+	const char *name;
+	bool dc;
+	enum ibv_wr_opcode op;
+	uint32_t key_xor, off;
+	bool readonly;
+	struct t_codes codes;
+};
 
 static const struct refusal refusals[] = {
 	{ "RC WRITE, unknown key", false, IBV_WR_RDMA_WRITE, 0x3fff00, 0, false, C_REM_ACCESS },
@@ -457,9 +465,10 @@ static void order(const void *arg)
 	tell(&two, COUNT, N, 0, 0);
 	for (uint64_t i = 1; i <= N; i++) {
 		uint32_t at = (uint32_t)(i % DEPTH) * 8;
-		struct t_op before = t_rdma(IBV_WR_RDMA_WRITE, i, t_sge(&mem, at, 8), two.page->rkey, two.page->va + 64);
 		struct t_op behind = t_rdma(IBV_WR_RDMA_WRITE, i, t_sge(&mem, at, 8), two.page->rkey, two.page->va);
+		struct t_op before = behind;
 
+		before.raddr += 64;
 		before.flags = behind.flags = 0;
 		word[i % DEPTH] = i;
 		post(&two, false, before);
@@ -539,7 +548,8 @@ static void taken_back(const void *arg)
 
 	for (int round = 0; round < 4; round++) {
 		struct two two = start();
-		struct t_op o = t_rdma(IBV_WR_RDMA_WRITE, 0, t_sge(&mem, 0, k->len), two.page->rkey, two.page->va + DATA);
+		struct t_op o = t_rdma(IBV_WR_RDMA_WRITE, 0, t_sge(&mem, 0, k->len), two.page->rkey,
+				       two.page->va + DATA);
 		struct t_wc got;
 		uint64_t n = 0;
 
