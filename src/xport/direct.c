@@ -88,34 +88,46 @@ static bool fill_frame(struct smx_frame *f, const struct smx_send_req *req)
 	return true;
 }
 
-/* Does it lie together here? Then the copy itself stores the end last. */
-static bool is_flat(const struct smx_dev *dev, const struct smx_send_req *req)
-{
-	const struct smx_mkey *mkey;
+/* The requester's own memory. */
+struct own {
+	uint8_t *flat;		/* all of it lies together here; NULL: walk says where it is */
+	struct smx_walk *walk;
+};
 
-	if (req->sge_count != 1)
-		return false;
-	if (req->sge[0].is_host)
-		return true;
-	mkey = smx_mkey_find(dev, req->sge[0].key);
-	return mkey && mkey->attr.kind == SMX_MKEY_DIRECT;
+/* Looks at all of it before anything is done; the walk stands at off. RETURN whether all is well. */
+static bool look_at_own(struct smx_dev *dev, struct smx_qp *qp, uint64_t off, struct own *own)
+{
+	struct smx_req_work *w = dev->req_work;
+	const struct smx_send_req *req = &w->tx;
+	enum smx_dma_role role = req->opcode == SMX_OP_RDMA_WRITE ? SMX_DMA_GATHER : SMX_DMA_SCATTER;
+	struct smx_dma_fault fault;
+
+	own->walk = &w->walk;
+	if (req->sge_count == 1) {
+		own->flat = smx_dma_together(dev, qp->attr.pd, qp->qpn, role, &req->sge[0]);
+		if (own->flat)
+			return true;
+	}
+	own->flat = NULL;
+	smx_walk_list(own->walk, dev, qp->attr.pd, qp->qpn, role, req->sge, req->sge_count);
+	if (off)
+		return !smx_walk_skip(own->walk, off, &fault);
+	return smx_walk_check(own->walk, req->length, &fault) == req->length;
 }
 
-static bool write_part(struct smx_walk *src, uint8_t *to, uint64_t n, bool flat)
+static bool walk_out(struct smx_walk *src, uint8_t *to, uint64_t n)
 {
+	uint64_t done, tail = n < TAIL_BYTES ? n : TAIL_BYTES;
 	struct smx_dma_fault fault;
-	uint64_t done, tail = flat ? 0 : n < TAIL_BYTES ? n : TAIL_BYTES;
 
 	/* Programs poll on the last byte. */
 	if (n > tail && (smx_dma_read(src, to, n - tail, &done, &fault) || done != n - tail))
 		return false;
-	if (!tail)
-		return true;
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	return !smx_dma_read(src, to + (n - tail), tail, &done, &fault) && done == tail;
 }
 
-static bool read_part(struct smx_walk *dst, const uint8_t *from, uint64_t n)
+static bool walk_in(struct smx_walk *dst, const uint8_t *from, uint64_t n)
 {
 	struct smx_dma_fault fault;
 	uint64_t done;
@@ -123,17 +135,15 @@ static bool read_part(struct smx_walk *dst, const uint8_t *from, uint64_t n)
 	return !smx_dma_write(dst, from, n, &done, &fault) && done == n;
 }
 
-/* The local side, looked at as a whole before anything is done, standing at off. RETURN whether all is well. */
-static bool local_side(struct smx_dev *dev, struct smx_qp *qp, const struct smx_send_req *req, uint64_t off,
-		       struct smx_walk *walk)
+static bool copy_part(struct smx_dev *dev, const struct own *own, uint8_t *there, uint64_t off, uint64_t n)
 {
-	struct smx_dma_fault fault;
+	bool write = dev->req_work->tx.opcode == SMX_OP_RDMA_WRITE;
+	const void *bad;
 
-	smx_walk_list(walk, dev, qp->attr.pd, qp->qpn,
-		      req->opcode == SMX_OP_RDMA_WRITE ? SMX_DMA_GATHER : SMX_DMA_SCATTER, req->sge, req->sge_count);
-	if (off)
-		return !smx_walk_skip(walk, off, &fault);
-	return smx_walk_check(walk, req->length, &fault) == req->length;
+	if (!own->flat)
+		return write ? walk_out(own->walk, there, n) : walk_in(own->walk, there, n);
+	return write ? dev->attr.env.copy(there, own->flat + off, n, &bad) :
+		       dev->attr.env.copy(own->flat + off, there, n, &bad);
 }
 
 static void done(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st, const void *inline_data)
@@ -147,14 +157,29 @@ static void done(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *s
 	smx_comp_done(dev, qp, st, inline_data, inline_data ? slot->bytes : 0);
 }
 
-static bool run_atomic(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st, struct smx_walk *dst)
+/* The atomic has happened; what was there before goes to the requester's memory. */
+static smx_outcome store_old(struct smx_dev *dev, struct smx_qp *qp, uint32_t at, const uint64_t *old)
+{
+	const struct smx_send_req *req = &dev->req_work->tx;
+	struct smx_where where = smx_req_where(qp, at);
+	struct smx_dma_fault fault;
+	struct smx_walk dst;
+	uint64_t done;
+
+	smx_walk_list(&dst, dev, qp->attr.pd, qp->qpn, SMX_DMA_SCATTER, req->sge, req->sge_count);
+	if (!smx_dma_write(&dst, old, sizeof(*old), &done, &fault))
+		return SMX_CHECK_NONE;
+	return smx_walk_refuse(dev, &fault, &where);
+}
+
+static bool run_atomic(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st)
 {
 	struct smx_req_work *w = dev->req_work;
 	struct smx_where where = smx_req_where(qp, st->oldest);
-	uint64_t old[8] = { 0 }, length, copied;
-	struct smx_dma_fault fault;
+	uint64_t old[8] = { 0 }, length;
 	void *at = dev->port->ops->reach(dev->port, &w->frame, 0, &length);
 	bool did, held;
+	smx_outcome check;
 
 	if (!at)
 		return false;
@@ -173,35 +198,26 @@ static bool run_atomic(struct smx_dev *dev, struct smx_qp *qp, struct smx_reques
 		done(dev, qp, st, old);
 		return true;
 	}
-	if (smx_dma_write(dst, old, 8, &copied, &fault)) {
-		smx_walk_refuse(dev, &fault, &where);
-		smx_req_fail(dev, qp, st, fault.check);
-		return true;
-	}
-	done(dev, qp, st, NULL);
+	check = store_old(dev, qp, st->oldest, &old[0]);
+	if (check)
+		smx_req_fail(dev, qp, st, check);
+	else
+		done(dev, qp, st, NULL);
 	return true;
 }
 
 /* RETURN how many bytes from off on were copied; 0 when that cannot be. */
-static uint64_t run_part(struct smx_dev *dev, uint64_t off, struct smx_walk *walk, void *to_cqe)
+static uint64_t run_part(struct smx_dev *dev, const struct own *own, uint64_t off)
 {
-	struct smx_req_work *w = dev->req_work;
-	const struct smx_send_req *req = &w->tx;
 	uint64_t n;
-	uint8_t *at = dev->port->ops->reach(dev->port, &w->frame, off, &n);
-	const void *bad;
+	uint8_t *there = dev->port->ops->reach(dev->port, &dev->req_work->frame, off, &n);
 	bool copied;
 
-	if (!at)
+	if (!there)
 		return 0;
 	if (n > PART_BYTES)
 		n = PART_BYTES;
-	if (req->opcode == SMX_OP_RDMA_WRITE)
-		copied = write_part(walk, at, n, is_flat(dev, req));
-	else if (to_cqe)
-		copied = n == req->length && dev->attr.env.copy(to_cqe, at, n, &bad);
-	else
-		copied = read_part(walk, at, n);
+	copied = copy_part(dev, own, there, off, n);
 	return dev->port->ops->reached(dev->port) && copied ? n : 0;
 }
 
@@ -210,27 +226,29 @@ bool smx_direct_run(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester
 	struct smx_req_work *w = dev->req_work;
 	const struct smx_send_req *req = &w->tx;
 	uint64_t off = st->direct_off < req->length ? st->direct_off : 0, n;
-	uint64_t cqe_bytes[8] = { 0 };
-	void *to_cqe = NULL;
+	uint8_t cqe_bytes[64] = { 0 };
+	struct own own;
+	bool to_cqe;
 
 	st->direct_off = 0;
 	if (!dev->port->ops->reach || st->una_psn != st->next_psn || st->oldest != st->current || !req->length ||
-	    !smx_qp_is_reliable(qp) || !fill_frame(&w->frame, req) || !local_side(dev, qp, req, off, &w->walk))
+	    !smx_qp_is_reliable(qp) || !fill_frame(&w->frame, req) || !look_at_own(dev, qp, off, &own))
 		return false;
 	if (w->frame.op == SMX_FRAME_ATOMIC_REQUEST)
-		return run_atomic(dev, qp, st, &w->walk);
-	if (req->opcode == SMX_OP_RDMA_READ && smx_comp_fits_cqe(dev, qp, req))
-		to_cqe = cqe_bytes;
+		return run_atomic(dev, qp, st);
+	to_cqe = req->opcode == SMX_OP_RDMA_READ && smx_comp_fits_cqe(dev, qp, req);
+	if (to_cqe)
+		own.flat = cqe_bytes;
 	for (; off < req->length; off += n) {
-		if (dev->budget_bytes <= 0) {
+		if (dev->budget_bytes <= 0 && !to_cqe) {
 			st->direct_off = off;
 			return true;
 		}
-		n = run_part(dev, off, &w->walk, to_cqe);
+		n = run_part(dev, &own, off);
 		if (!n)
 			return false;
 		dev->budget_bytes -= (int64_t)(SMX_WQE_COST_BYTES + n);
 	}
-	done(dev, qp, st, to_cqe);
+	done(dev, qp, st, to_cqe ? cqe_bytes : NULL);
 	return true;
 }
