@@ -156,7 +156,7 @@ static uint64_t obey(struct other *o, enum command command)
 
 	switch (command) {
 	case CONNECT:
-		attr.timeout = 12;
+		attr.timeout = 14;
 		attr.retry_cnt = 7;
 		t_to_rts(o->rc.qp, &attr);
 		return 0;
@@ -269,10 +269,9 @@ static struct two start(void)
 	two.ah = t_ah(env);
 	two.page->other_rc = two.rc.qp->qp_num;
 	attr = t_attr(env, two.page->rc);
-	attr.timeout = 12;
+	attr.timeout = 14;
 	attr.retry_cnt = 7;
 	t_to_rts(two.rc.qp, &attr);
-	attr = t_attr(env, 0);
 	t_dci_rts(two.dci.qp, &attr);
 	ask(&two, CONNECT, 0, 0, 0);
 	return two;
