@@ -18,7 +18,8 @@ static const struct argp ps_argp = {
 	.parser = parse,
 	.doc = "List your processes in this network namespace that have a device: how many blocks of queue-pair "
 	       "numbers each owns, its queue pairs, and, as of when its device last slept, those that wait for an "
-	       "answer (ANSWER), for a receive at the peer (RECEIVE), and for room in a lane (ROOM).\v"
+	       "answer (ANSWER), for a receive at the peer (RECEIVE), and for room in a lane (ROOM), and how many of "
+	       "its requests it has carried out itself in memory that others share (DIRECT).\v"
 	       "Exit status: 0; 1 if the registry cannot be read; 2 for a wrong command line.",
 };
 
@@ -65,15 +66,16 @@ int cmd_ps(int argc, char **argv)
 	found = open_registry(&host, argv[0]);
 	if (found < 0)
 		return CMD_FAILED;
-	printf("%8s %-6s %7s %5s %7s %8s %5s  %s\n", "PID", "STATE", "BLOCKS", "QPS", "ANSWER", "RECEIVE", "ROOM",
-	       "PROGRAM");
+	printf("%8s %-6s %7s %5s %7s %8s %5s %8s  %s\n", "PID", "STATE", "BLOCKS", "QPS", "ANSWER", "RECEIVE",
+	       "ROOM", "DIRECT", "PROGRAM");
 	for (uint32_t i = 0; !found && i < SMX_HOST_SLOTS; i++) {
 		const struct smx_host_slot *s = &host.file->slot[i];
 
 		if (s->state != SMX_HOST_USED)
 			continue;
-		printf("%8d %-6s %7u %5u %7u %8u %5u  ", s->pid, smx_host_is_alive(s) ? "alive" : "dead",
-		       blocks_of(&host, i), s->qps, s->waiting, s->rnr_waiting, s->blocked);
+		printf("%8d %-6s %7u %5u %7u %8u %5u %8llu  ", s->pid, smx_host_is_alive(s) ? "alive" : "dead",
+		       blocks_of(&host, i), s->qps, s->waiting, s->rnr_waiting, s->blocked,
+		       (unsigned long long)s->direct);
 		print_name(s->name);
 	}
 	if (!found)

@@ -59,6 +59,7 @@ static bool lock_soon(const struct smx_host *h)
 
 struct identity {
 	uint64_t start_ticks, start_stack;
+	char state;
 };
 
 static uint64_t ns_inode(const char *path)
@@ -75,7 +76,7 @@ static bool identify(int32_t pid, struct identity *id)
 	ssize_t n;
 	int fd;
 
-	*id = (struct identity){ 0, 0 };
+	*id = (struct identity){ 0, 0, 0 };
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
@@ -89,6 +90,7 @@ static bool identify(int32_t pid, struct identity *id)
 	if (!at || !at[1] || at[2] == 'Z' || at[2] == 'X')
 		return false;
 	at += 2;
+	id->state = *at;
 	/* Field 3 stands here; each blank leads to the next. */
 	for (int field = 3; at && field < 28; field++) {
 		at = strchr(at, ' ');
@@ -113,6 +115,13 @@ bool smx_host_is_alive(const struct smx_host_slot *slot)
 		return false;
 	/* Hidden where the process does not let itself be looked at. */
 	return !id.start_stack || !slot->start_stack || id.start_stack == slot->start_stack;
+}
+
+bool smx_host_is_stopped(const struct smx_host_slot *slot)
+{
+	struct identity id;
+
+	return identify(slot->pid, &id) && (id.state == 'T' || id.state == 't');
 }
 
 /* ------------------------------------------------------------------ opening */
@@ -369,7 +378,10 @@ static void fill_slot(struct smx_host *h, struct smx_host_slot *s)
 	s->start_stack = id.start_stack;
 	s->pid_ns = ns_inode("/proc/self/ns/pid");
 	s->probe_addr = s->probe_value = 0;
+	s->tables_fd = 0;
+	s->busy = 0;
 	s->qps = s->waiting = s->rnr_waiting = s->blocked = 0;
+	s->direct = 0;
 	s->sleeping = 0;
 	memset(s->lanes_from, 0, sizeof(s->lanes_from));
 	own_name(s->name);

@@ -19,7 +19,7 @@ enum {
 	SMX_HOST_BLOCKS = 1 << 14,	/* of the 24-bit number space */
 	SMX_HOST_BLOCK_BITS = 10,	/* numbers of a block */
 	SMX_HOST_NAME_BYTES = 32,
-	SMX_HOST_VERSION = 1,
+	SMX_HOST_VERSION = 2,
 };
 #define SMX_HOST_MAGIC 0x736d78356c6f6361ull
 
@@ -38,7 +38,7 @@ struct smx_host_slot {
 	uint32_t state;			/* enum smx_host_state */
 	uint32_t gen;			/* one more with each owner of this slot */
 	int32_t pid;
-	uint32_t pad2;
+	int32_t tables_fd;		/* one more than its file of net/host_tables.h; 0: none */
 	uint64_t start_ticks;		/* field 22 of /proc/PID/stat: a pid alone may be another's by now */
 	uint64_t start_stack;		/* field 28: changes when the process becomes another program */
 	uint64_t pid_ns;		/* inode of its pid namespace: elsewhere the pid says nothing */
@@ -47,9 +47,12 @@ struct smx_host_slot {
 	char name[SMX_HOST_NAME_BYTES];
 	/* What its queue pairs wait for, when it last went to sleep */
 	uint32_t qps, waiting, rnr_waiting, blocked;
-	uint64_t pad3[3];
+	uint64_t direct;
+	uint64_t pad2[2];
+	uint32_t busy;			/* it is in the memory of this slot's process, less one; 0: in nobody's */
+	uint32_t pad3[15];
 } __attribute__((aligned(64)));
-_Static_assert(sizeof(struct smx_host_slot) == 256, "slots are four cache lines");
+_Static_assert(sizeof(struct smx_host_slot) == 320, "slots are five cache lines");
 
 struct smx_host_file {
 	uint64_t magic;
@@ -88,6 +91,7 @@ bool smx_host_take_block(struct smx_host *h, uint32_t *first_qpn);
 /* Takes back what no living process owns. RETURN how many processes were found dead. */
 unsigned int smx_host_reclaim(struct smx_host *h);
 bool smx_host_is_alive(const struct smx_host_slot *slot);
+bool smx_host_is_stopped(const struct smx_host_slot *slot);	/* by a signal, or a debugger */
 
 /* The name of the file that holds the lanes from one process to another. */
 void smx_host_lane_name(char *buf, size_t len, uint32_t from, uint32_t from_gen, uint32_t to, uint32_t to_gen);

@@ -314,8 +314,8 @@ uint64_t smx_dev_turn(struct smx_dev *dev)
 	dev->now_known = false;
 	dev->budget_bytes = (int64_t)dev->attr.turn_budget_bytes;
 	/* Answers that have come before the timers that say that they have not: a process may have been
-	 * stopped for a while. */
-	if (!is_still(port))
+	 * stopped for a while. Without timers it is soon enough below. */
+	if (!is_still(port) && (port->immediate || dev->timers))
 		port->ops->poll(port, port->untimed ? 0 : smx_now(dev));
 	if (dev->timers)
 		smx_timer_run(dev, smx_now(dev), smx_req_timer);

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "dev/dev_host.h"
 #include "obj/cq.h"
 #include "obj/mkey.h"
 #include "obj/srq.h"
@@ -81,19 +82,27 @@ int smx_cmd_create_mkey(struct smx_dev *dev, const struct smx_mkey_attr *attr,
 {
 	int err = smx_mkey_create(dev, attr, mkey);
 
-	if (!err)
+	if (!err) {
 		*key = (*mkey)->key;
+		smx_dev_publish_key(dev, *mkey);
+	}
 	return err;
 }
 
 int smx_cmd_modify_mkey(struct smx_dev *dev, struct smx_mkey *mkey, int which,
 			const struct smx_mkey_attr *attr)
 {
-	return smx_mkey_modify(dev, mkey, which, attr);
+	int err;
+
+	smx_dev_withdraw_key(dev, mkey);
+	err = smx_mkey_modify(dev, mkey, which, attr);
+	smx_dev_publish_key(dev, mkey);
+	return err;
 }
 
 int smx_cmd_destroy_mkey(struct smx_dev *dev, struct smx_mkey *mkey)
 {
+	smx_dev_withdraw_key(dev, mkey);
 	return smx_mkey_destroy(dev, mkey);
 }
 

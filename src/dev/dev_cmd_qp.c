@@ -14,6 +14,7 @@
 #include "base/bits.h"
 #include "dev/dev_host.h"
 #include "trace/state_name.h"
+#include "xport/direct.h"
 #include "xport/responder.h"
 
 enum { LOG_STREAMS_MAX = 10 };
@@ -177,6 +178,7 @@ int smx_cmd_destroy_qp(struct smx_dev *dev, struct smx_qp *qp)
 				  "queue pair 0x%06" PRIx32 " is attached to %" PRIu32
 				  " multicast groups",
 				  qpn, qp->users);
+	smx_direct_withdraw(dev, qp);
 	leave_groups(dev, qp);
 	free_qp(dev, qp);
 	count_users(&attr, -1);
@@ -280,6 +282,7 @@ static void enter(struct smx_dev *dev, struct smx_qp *qp, enum ibv_qp_state to)
 		if (from == IBV_QPS_ERR)
 			break;
 		qp->state = to;
+		smx_direct_publish(dev, qp);
 		smx_req_flush(dev, qp);
 		smx_resp_flush(dev, qp);
 		break;
@@ -303,6 +306,7 @@ int smx_cmd_modify_qp(struct smx_dev *dev, struct smx_qp *qp, const struct ibv_q
 				  "the path of IBV_QP_AV is missing");
 	set_attributes(qp, attr, mask, path);
 	enter(dev, qp, to);
+	smx_direct_publish(dev, qp);
 	return 0;
 }
 

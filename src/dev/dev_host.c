@@ -96,6 +96,43 @@ void smx_dev_note_reachable(struct smx_dev *dev, const struct smx_qp *qp)
 	dev->port->changes++;
 }
 
+/* ------------------------------------------------------------------ keys */
+
+static uint32_t rights_of(const struct smx_mkey *mkey)
+{
+	uint32_t access = mkey->attr.access;
+
+	return (access & IBV_ACCESS_REMOTE_WRITE ? SMX_MAY_WRITE : 0) |
+	       (access & IBV_ACCESS_REMOTE_READ ? SMX_MAY_READ : 0) |
+	       (access & IBV_ACCESS_REMOTE_ATOMIC ? SMX_MAY_ATOMIC : 0);
+}
+
+static bool is_public(const struct smx_mkey *mkey)
+{
+	return mkey->attr.kind == SMX_MKEY_DIRECT && mkey->attr.shared;
+}
+
+void smx_dev_publish_key(struct smx_dev *dev, const struct smx_mkey *mkey)
+{
+	const struct smx_port_key key = {
+		.key = mkey->key,
+		.pdn = mkey->attr.pd->pdn,
+		.rights = rights_of(mkey),
+		.start = mkey->attr.start,
+		.length = mkey->attr.length,
+		.host = (uintptr_t)mkey->attr.host,
+	};
+
+	if (dev->port->ops->publish_key && is_public(mkey))
+		dev->port->ops->publish_key(dev->port, &key);
+}
+
+void smx_dev_withdraw_key(struct smx_dev *dev, const struct smx_mkey *mkey)
+{
+	if (dev->port->ops->withdraw_key && is_public(mkey) && rights_of(mkey))
+		dev->port->ops->withdraw_key(dev->port, mkey->key);
+}
+
 /* ------------------------------------------------------------------ the port */
 
 static bool flatten(void *walk, void *to, uint64_t n, uint16_t *check, const char **text)
@@ -111,6 +148,15 @@ static bool flatten(void *walk, void *to, uint64_t n, uint16_t *check, const cha
 	return false;
 }
 
+/* What is shared stays so when the program unmaps it; the peer who reads it could not tell. */
+static bool is_there(const struct smx_dev *dev, const uint8_t *ptr, uint64_t length)
+{
+	uint8_t byte;
+	const void *fault;
+
+	return dev->attr.env.copy(&byte, ptr, 1, &fault) && dev->attr.env.copy(&byte, ptr + length - 1, 1, &fault);
+}
+
 static bool runs(void *walk, uint64_t n, struct smx_host_run *out, uint32_t *count)
 {
 	struct smx_walk w = *(struct smx_walk *)walk;
@@ -121,7 +167,11 @@ static bool runs(void *walk, uint64_t n, struct smx_host_run *out, uint32_t *cou
 
 		if (smx_walk_next(&w, n, &run, &fault) || !run.length || !run.ptr)
 			return false;
-		out[*count] = (struct smx_host_run){ run.ptr, run.length };
+		out[*count] = (struct smx_host_run){
+			.ptr = run.ptr,
+			.length = run.length,
+			.shared = w.leaf && w.leaf->attr.shared && is_there(w.dev, run.ptr, run.length),
+		};
 		n -= run.length;
 	}
 	return !n;
@@ -180,6 +230,7 @@ static void publish(struct smx_dev *dev)
 	public->waiting = waiting;
 	public->rnr_waiting = dev->rnr_waiting;
 	public->blocked = blocked;
+	public->direct = dev->port->direct;
 }
 
 bool smx_dev_doze(struct smx_dev *dev, bool requests, bool answers)
@@ -197,10 +248,18 @@ void smx_dev_leave_host(struct smx_dev *dev)
 		dev->port->ops->leave(dev->port);
 }
 
+/* The child's memory is its own. */
+static void make_private(void *obj, void *arg)
+{
+	(void)arg;
+	((struct smx_mkey *)obj)->attr.shared = false;
+}
+
 void smx_dev_forked(struct smx_dev *dev)
 {
 	if (dev->port->ops->forked)
 		dev->port->ops->forked(dev->port);
+	smx_idmap_each(&dev->mkeys, make_private, NULL);
 	dev->qpn_blocks = dev->qpn_next = 0;
 	dev->reachable = false;
 	dev->next_nonce ^= 0x5bd1e995;	/* the parent goes on counting */

@@ -13,4 +13,8 @@ void smx_dev_number_free(struct smx_dev *dev, uint32_t id);
 /* Others may send to qp from now on: notes whether those can be other processes. */
 void smx_dev_note_reachable(struct smx_dev *dev, const struct smx_qp *qp);
 
+/* What others may do with a key from now on; and that they may do nothing any more, when it returns. */
+void smx_dev_publish_key(struct smx_dev *dev, const struct smx_mkey *mkey);
+void smx_dev_withdraw_key(struct smx_dev *dev, const struct smx_mkey *mkey);
+
 #endif

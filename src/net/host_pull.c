@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <sys/uio.h>
 
+#include "base/guard.h"
+
 /* What could not be fetched: is the other process gone, its memory not to be read, or ours not to be written? */
 static enum smx_pulled blame(struct smx_host_pull *hp, uint64_t addr)
 {
@@ -16,6 +18,30 @@ static enum smx_pulled blame(struct smx_host_pull *hp, uint64_t addr)
 	return SMX_PULL_SOURCE;
 }
 
+/* From memory that the sender shares. RETURN whether all n bytes were there; if not, they are asked for otherwise. */
+static bool fetch_shared(const struct smx_host_pull *hp, uint8_t *to, uint64_t n)
+{
+	const struct smx_arrived *a = hp->from;
+	uint64_t skip = hp->pull.off, done = 0, length;
+	const void *fault;
+
+	for (uint32_t i = 0; i < a->run_count && done < n; i++) {
+		while (skip < a->run[i].length && done < n) {
+			uint64_t left = a->run[i].length - skip;
+			const void *at;
+
+			length = left < n - done ? left : n - done;
+			at = smx_far_memory(hp->far, a->run[i].addr + skip, &length);
+			if (!at || !length || !smx_guard_copy(to + done, at, length, &fault))
+				return false;
+			done += length;
+			skip += length;
+		}
+		skip -= a->run[i].length;
+	}
+	return done == n && smx_far_held(hp->far);
+}
+
 static enum smx_pulled fetch(struct smx_pull *pull, void *to, uint64_t n, uint64_t *done)
 {
 	struct smx_host_pull *hp = (struct smx_host_pull *)pull;
@@ -24,6 +50,11 @@ static enum smx_pulled fetch(struct smx_pull *pull, void *to, uint64_t n, uint64
 	uint32_t i = 0;
 
 	*done = 0;
+	if (hp->far && fetch_shared(hp, to, n)) {
+		*done = n;
+		pull->off += n;
+		return SMX_PULLED;
+	}
 	while (i < a->run_count && skip >= a->run[i].length)
 		skip -= a->run[i++].length;
 	while (*done < n) {
@@ -51,9 +82,9 @@ static enum smx_pulled fetch(struct smx_pull *pull, void *to, uint64_t n, uint64
 	return SMX_PULLED;
 }
 
-struct smx_host_pull smx_host_pull(const struct smx_arrived *from, int32_t pid)
+struct smx_host_pull smx_host_pull(const struct smx_arrived *from, int32_t pid, struct smx_far *far)
 {
-	return (struct smx_host_pull){ .pull = { .fetch = fetch }, .from = from, .pid = pid };
+	return (struct smx_host_pull){ .pull = { .fetch = fetch }, .from = from, .pid = pid, .far = far };
 }
 
 bool smx_host_can_pull(int32_t pid, uint64_t addr, uint64_t value)

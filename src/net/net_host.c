@@ -17,11 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/host_registry.h"
 #include "base/log.h"
+#include "net/host_direct.h"
+#include "net/host_port.h"
 #include "net/host_pull.h"
-#include "net/net_shm.h"
-#include "net/shm_record.h"
 
 _Static_assert(SMX_LISTEN_REQUESTS == 1 << SMX_LANE_REQUESTS && SMX_LISTEN_ANSWERS == 1 << SMX_LANE_ANSWERS,
 	       "a bit for each lane");
@@ -35,37 +34,10 @@ enum {
 	STALLED_NS = 200000000,		/* a lane that stays full this long is not waited for by datagrams */
 };
 
-struct peer {
-	struct smx_link out, in;
-	uint32_t out_gen, in_gen;
-	int32_t pid;			/* whose memory in's runs are in */
-	bool listed;			/* in host.inbound */
-	uint32_t dirty;			/* a bit for each lane with news since its bell was looked at */
-	bool blocked;			/* a requester waits for room in out's lane of requests */
-	bool failed;			/* no link can be made to out_gen */
-	bool held;			/* in's next request waits for room for its answer */
-	uint64_t full_since_ns;		/* blocked: since when */
-	bool given_up;			/* blocked: those who do not wait longer were told */
-};
-
-struct host {
-	struct smx_port port;
-	struct smx_net_host_attr attr;
-	struct smx_host reg;
-	bool tried;
-	char why[256];			/* others cannot be reached; empty: they can, or that was said */
-	uint32_t epoch_seen, lanes_seen;
-	uint64_t probe;
-	uint32_t inbound[SMX_HOST_SLOTS], inbound_count;
-	uint32_t dirty[SMX_HOST_SLOTS], dirty_count;
-	uint32_t blocked_count;
-	uint8_t own[SMX_PORT_OWN_BYTES];	/* all, while nobody was joined */
-	struct peer *peer[SMX_HOST_SLOTS];
-	struct smx_arrived arrived;
-};
-
 _Static_assert(offsetof(struct smx_host_slot, blocked) - offsetof(struct smx_host_slot, qps) ==
-	       offsetof(struct smx_port_public, blocked), "a slot's tail is what a port makes public");
+	       offsetof(struct smx_port_public, blocked) &&
+	       offsetof(struct smx_host_slot, direct) - offsetof(struct smx_host_slot, qps) ==
+	       offsetof(struct smx_port_public, direct), "a slot's tail is what a port makes public");
 
 static uint64_t now_ns(void)
 {
@@ -73,11 +45,6 @@ static uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-static struct smx_host_slot *own_slot(const struct host *h)
-{
-	return &h->reg.file->slot[h->reg.slot];
 }
 
 static bool is_own(const struct host *h, uint32_t qpn)
@@ -106,6 +73,7 @@ static bool join(struct host *h)
 	__atomic_store_n(&own_slot(h)->probe_addr, (uintptr_t)&h->probe, __ATOMIC_RELEASE);
 	h->epoch_seen = __atomic_load_n(&h->reg.file->epoch, __ATOMIC_ACQUIRE);
 	h->lanes_seen = __atomic_load_n(&own_slot(h)->lanes_seq, __ATOMIC_ACQUIRE);
+	smx_host_name_tables(h);
 	h->port.bell = &own_slot(h)->bell;
 	h->port.changes++;
 	h->port.public = (struct smx_port_public *)&own_slot(h)->qps;
@@ -194,13 +162,6 @@ static void close_out(struct host *h, struct peer *p)
 		unblock(h, p);
 		h->port.room(h->port.deliver_arg);
 	}
-}
-
-static struct peer *peer_at(struct host *h, uint32_t slot)
-{
-	if (!h->peer[slot])
-		h->peer[slot] = calloc(1, sizeof(*h->peer[slot]));
-	return h->peer[slot];
 }
 
 static void announce(struct host *h, uint32_t to)
@@ -311,19 +272,22 @@ static bool host_admit(struct smx_port *port, const struct smx_frame *f, uint64_
 	return true;
 }
 
-static uint32_t make_runs(struct host *h, struct smx_frame *f, struct smx_rec_run *out)
+static uint32_t make_runs(struct host *h, struct smx_frame *f, struct smx_rec_run *out, bool *shared)
 {
 	struct smx_host_run runs[SMX_HOST_RUNS];
 	uint32_t count = 0;
 
+	*shared = !f->flat;
 	if (f->flat) {
 		out[0] = (struct smx_rec_run){ (uintptr_t)f->flat, f->length };
 		return 1;
 	}
 	if (!h->attr.runs(f->walk, f->length, runs, &count))
 		return 0;
-	for (uint32_t i = 0; i < count; i++)
+	for (uint32_t i = 0; i < count; i++) {
 		out[i] = (struct smx_rec_run){ (uintptr_t)runs[i].ptr, runs[i].length };
+		*shared = *shared && runs[i].shared;
+	}
 	return count;
 }
 
@@ -375,7 +339,7 @@ static bool put_pieces(struct host *h, struct smx_lane *lane, struct smx_frame *
 }
 
 static bool put_runs(struct smx_lane *lane, const struct smx_frame *f, const struct smx_rec_run *runs,
-		     uint32_t count)
+		     uint32_t count, bool shared)
 {
 	uint32_t size = record_bytes(smx_rec_head_bytes(f) + count * sizeof(*runs));
 	struct smx_rec *rec = smx_lane_reserve(lane, size);
@@ -383,7 +347,7 @@ static bool put_runs(struct smx_lane *lane, const struct smx_frame *f, const str
 	if (!rec)
 		return false;
 	memcpy(smx_rec_write(rec, f), runs, count * sizeof(*runs));
-	rec->runs = (uint8_t)count;
+	rec->runs = (uint8_t)(shared ? SMX_REC_SHARED | count : count);
 	smx_lane_publish(lane, rec, size);
 	return true;
 }
@@ -394,12 +358,12 @@ static void send_to(struct host *h, struct peer *p, uint32_t to, struct smx_fram
 	struct smx_lane *lane = &p->out.lane[kind];
 	struct smx_rec_run runs[SMX_HOST_RUNS];
 	uint32_t count = 0;
-	bool put;
+	bool put, shared;
 
 	if (f->length > PULL_FROM_BYTES && may_stay(h, p, f))
-		count = make_runs(h, f, runs);
+		count = make_runs(h, f, runs, &shared);
 	if (count)
-		put = put_runs(lane, f, runs, count);
+		put = put_runs(lane, f, runs, count, shared);
 	else if (f->length <= SMX_REC_VALUE_MAX)
 		put = put_value(h, lane, f);
 	else
@@ -545,7 +509,7 @@ static void report_source_fault(struct host *h, const struct smx_frame *f)
 static void deliver(struct host *h, struct peer *p, uint32_t from)
 {
 	struct smx_frame *f = &h->arrived.frame;
-	struct smx_host_pull hp = smx_host_pull(&h->arrived, p->pid);
+	struct smx_host_pull hp = smx_host_pull(&h->arrived, p->pid, NULL);
 	uint32_t owner;
 	uint16_t gen16;
 
@@ -556,8 +520,11 @@ static void deliver(struct host *h, struct peer *p, uint32_t from)
 		return;
 	if (f->dst_qpn != 0xffffff && !is_own(h, f->dst_qpn))
 		return;
-	if (h->arrived.run_count)
+	if (h->arrived.run_count) {
 		f->pull = &hp.pull;
+		if (h->arrived.shared)
+			hp.far = smx_host_far(h, from, p->in_gen);
+	}
 	if (smx_frame_is_answer(f->op))
 		h->port.answers++;
 	else
@@ -652,6 +619,8 @@ static void drop_gone(struct host *h)
 		}
 		if (p->out.file && (!used || slot->gen != p->out_gen))
 			close_out(h, p);
+		if (p->far.file && (!used || slot->gen != p->far_gen))
+			smx_far_close(&p->far);
 		alone = alone && !p->in.file && !p->out.file;
 	}
 	h->port.immediate = alone;
@@ -758,6 +727,7 @@ static void drop_links(struct host *h)
 			continue;
 		smx_link_close(&h->peer[i]->in);
 		smx_link_close(&h->peer[i]->out);
+		smx_far_close(&h->peer[i]->far);
 		free(h->peer[i]);
 		h->peer[i] = NULL;
 	}
@@ -775,6 +745,7 @@ static void host_forked(struct smx_port *port)
 	struct host *h = (struct host *)port;
 
 	drop_links(h);
+	smx_host_forget_tables(h);
 	smx_host_close(&h->reg);
 	h->tried = false;
 	port->room(port->deliver_arg);
@@ -786,6 +757,7 @@ static void host_leave(struct smx_port *port)
 	struct host *h = (struct host *)port;
 
 	drop_links(h);
+	smx_host_forget_tables(h);
 	smx_host_give_back(&h->reg);
 	h->tried = true;
 	port->room(port->deliver_arg);
@@ -796,6 +768,7 @@ static void host_destroy(struct smx_port *port)
 	struct host *h = (struct host *)port;
 
 	drop_links(h);
+	smx_host_forget_tables(h);
 	smx_host_leave(&h->reg);
 	free(h);
 }
@@ -810,6 +783,11 @@ static const struct smx_port_ops host_ops = {
 	.forked = host_forked,
 	.leave = host_leave,
 	.sought = host_sought,
+	.publish_key = smx_host_publish_key,
+	.withdraw_key = smx_host_withdraw_key,
+	.publish_qp = smx_host_publish_qp,
+	.reach = smx_host_reach,
+	.reached = smx_host_reached,
 };
 
 struct smx_port *smx_net_host_create(const struct smx_net_host_attr *attr)

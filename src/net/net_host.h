@@ -12,7 +12,11 @@
 
 enum { SMX_HOST_RUNS = 16 };
 
-struct smx_host_run { const void *ptr; uint64_t length; };
+struct smx_host_run {
+	const void *ptr;
+	uint64_t length;
+	bool shared;		/* as base/share.h has it */
+};
 
 struct smx_net_host_attr {
 	const char *dir;	/* of the registry; NULL: the user's */

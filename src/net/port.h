@@ -14,6 +14,23 @@ struct smx_port_public {
 	uint32_t waiting;	/* of those: for an answer */
 	uint32_t rnr_waiting;	/* streams: for a receive at the peer */
 	uint32_t blocked;	/* queue pairs: for room in a lane */
+	uint64_t direct;	/* requests of its own that were carried out in another process's memory, ever */
+};
+
+/* What others may do without asking. */
+enum smx_port_right { SMX_MAY_WRITE = 1, SMX_MAY_READ = 2, SMX_MAY_ATOMIC = 4 };
+
+/* One plain region: its addresses from start on lie from host on, in memory that is shared (base/share.h). Whatever the
+ * rights, peers may read there what this process sends them. */
+struct smx_port_key { uint32_t key, pdn, rights; uint64_t start, length, host; };
+
+/* A queue pair that takes requests. */
+struct smx_port_qp {
+	uint32_t qpn, pdn, rights;	/* rights 0: it is not published */
+	uint32_t peer;			/* connected types */
+	uint64_t dc_key;		/* DCT */
+	uint16_t mtu_bytes;
+	uint8_t transport;
 };
 
 /* Takes a frame that arrived; f and its payload are valid during the call only. */
@@ -41,6 +58,17 @@ struct smx_port_ops {
 	void (*leave)(struct smx_port *port);
 	/* A queue pair is connected to a number that is not here, though nobody else can be: says why, once. */
 	void (*sought)(struct smx_port *port, uint32_t qpn);
+	/* One-sided requests, carried out by who makes them. The owner publishes what they may do. When withdraw_key()
+	 * or publish_qp() returns, nobody does what the entry before allowed. */
+	void (*publish_key)(struct smx_port *port, const struct smx_port_key *key);
+	void (*withdraw_key)(struct smx_port *port, uint32_t key);
+	void (*publish_qp)(struct smx_port *port, const struct smx_port_qp *qp);
+	/* Where byte off of the memory lies that f's request names, of which *length bytes lie together; all of f but
+	 * the payload is known. RETURN NULL when f is to be sent. Otherwise the whole request is allowed, what is
+	 * to be done there is done at once, and reached() says that it was; there is no call in between. */
+	void *(*reach)(struct smx_port *port, const struct smx_frame *f, uint64_t off, uint64_t *length);
+	/* RETURN false when what was done may have been for nothing. */
+	bool (*reached)(struct smx_port *port);
 };
 
 enum { SMX_PORT_NUMBERS = 1024 };
@@ -58,6 +86,7 @@ struct smx_port {
 	uint32_t *bell;			/* futex word that others change and wake; NULL: there are no others */
 	uint32_t bell_seen;		/* by poll() */
 	uint64_t requests, answers;	/* frames from outside, ever */
+	uint64_t direct;		/* requests that needed no frame, ever */
 	struct smx_port_public *public;	/* what others may read of this device; NULL: nobody */
 	/* A bit for each block of SMX_PORT_NUMBERS numbers: what goes there is delivered here, at once and
 	 * without asking the port. NULL: the port is asked for all. */

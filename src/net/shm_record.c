@@ -168,14 +168,15 @@ static bool read_rest(struct smx_arrived *a, const struct smx_rec *r, const uint
 		f->text = a->text;
 		at += padded;
 	}
-	a->run_count = r->runs;
-	if (r->runs) {
+	a->run_count = r->runs & ~SMX_REC_SHARED;
+	a->shared = r->runs & SMX_REC_SHARED;
+	if (a->run_count) {
 		uint64_t sum = 0;
 
-		if (r->runs > SMX_HOST_RUNS || (size_t)(end - at) < r->runs * sizeof(a->run[0]))
+		if (a->run_count > SMX_HOST_RUNS || (size_t)(end - at) < a->run_count * sizeof(a->run[0]))
 			return false;
-		memcpy(a->run, at, r->runs * sizeof(a->run[0]));
-		for (uint32_t i = 0; i < r->runs; i++) {
+		memcpy(a->run, at, a->run_count * sizeof(a->run[0]));
+		for (uint32_t i = 0; i < a->run_count; i++) {
 			if (a->run[i].length > f->length)
 				return false;
 			sum += a->run[i].length;

@@ -11,6 +11,8 @@ enum {
 	SMX_REC_SOLICITED = 1 << 4, SMX_REC_ACK_REQUEST = 1 << 5, SMX_REC_DC_CONNECT = 1 << 6,
 	SMX_REC_HAS_MORE = 1 << 7,
 
+	SMX_REC_SHARED = 0x80,		/* the runs are memory that the sender shares (base/share.h) */
+
 	SMX_REC_TEXT_MAX = 240,
 	SMX_REC_VALUE_MAX = 16 << 10,	/* payload bytes in one record */
 };
@@ -27,7 +29,7 @@ struct smx_rec {
 	uint64_t dma_length;
 	uint32_t length;	/* of the payload */
 	uint8_t log_mtu;
-	uint8_t runs;		/* the payload is where these say; 0: it is here */
+	uint8_t runs;		/* the payload is where these say, with SMX_REC_SHARED; 0: it is here */
 	uint8_t text_bytes;
 	uint8_t atomic_op;
 };
@@ -59,6 +61,7 @@ struct smx_arrived {
 	struct smx_frame frame;
 	char text[SMX_REC_TEXT_MAX + 1];
 	uint32_t run_count;
+	bool shared;		/* the runs are */
 	struct smx_rec_run run[SMX_HOST_RUNS];
 };
 /* Takes a record of size bytes apart. RETURN false if it is not a frame that could have been sent. */

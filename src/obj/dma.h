@@ -96,6 +96,11 @@ smx_outcome smx_walk_skip(struct smx_walk *w, uint64_t n, struct smx_dma_fault *
  * refusal, with fault filled in. The walk itself does not move. */
 uint64_t smx_walk_check(const struct smx_walk *w, uint64_t n, struct smx_dma_fault *fault);
 
+/* Where an entry's bytes lie, when they lie together and the role may touch all of them. RETURN NULL, without a reason,
+ * otherwise. */
+uint8_t *smx_dma_together(struct smx_dev *dev, const struct smx_pd *pd, uint32_t qpn, enum smx_dma_role role,
+			  const struct smx_sge *sge);
+
 /* Copies up to n bytes from src to dst; stops where either ends. *done is what was copied. The refusal, if any, is
  * in fault; its check tells which side by its role. */
 smx_outcome smx_dma_copy(struct smx_walk *dst, struct smx_walk *src, uint64_t n, uint64_t *done,
@@ -117,6 +122,9 @@ struct smx_atomic {
 };
 smx_outcome smx_dma_atomic(struct smx_walk *target, const struct smx_atomic *a, uint64_t *old,
 			   struct smx_dma_fault *fault);
+
+/* The same at memory that no key of this device names. RETURN false when it could not be touched. */
+bool smx_dma_atomic_at(const struct smx_dev *dev, uint64_t *at, const struct smx_atomic *a, uint64_t *old);
 
 /* Writes the values of fault, as a refusal's sentence has them, into buf. RETURN buf. */
 const char *smx_walk_fault_text(const struct smx_dev *dev, const struct smx_dma_fault *fault, char *buf, size_t len);

@@ -44,6 +44,17 @@ SMX_UNJUDGED static void atomic_job(void *arg)
 	j->old = old;
 }
 
+bool smx_dma_atomic_at(const struct smx_dev *dev, uint64_t *at, const struct smx_atomic *a, uint64_t *old)
+{
+	struct atomic_job j = { .a = a, .at = at };
+	const void *bad;
+
+	if (!dev->attr.env.call(atomic_job, &j, &bad))
+		return false;
+	*old = j.old;
+	return true;
+}
+
 smx_outcome smx_dma_atomic(struct smx_walk *target, const struct smx_atomic *a, uint64_t *old,
 			   struct smx_dma_fault *fault)
 {

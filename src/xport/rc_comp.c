@@ -190,7 +190,7 @@ void smx_req_check_drained(struct smx_dev *dev, struct smx_qp *qp)
 	for (uint32_t i = 0; i < smx_req_stream_count(qp); i++) {
 		const struct smx_requester *st = &qp->req[i];
 
-		if (st->has_oldest && smx_sq_slot(qp, st->oldest)->state == SMX_SLOT_SENT)
+		if (st->has_oldest && (smx_sq_slot(qp, st->oldest)->state == SMX_SLOT_SENT || st->direct_off))
 			return;
 	}
 	qp->sqd = SMX_SQD_DRAINED;
@@ -398,8 +398,7 @@ static const struct smx_send_req *answered(struct smx_dev *dev, struct smx_qp *q
 
 /* A driver copies data out of a CQE to the addresses in the WQE, so those have to be its own
  * pointers. */
-static bool may_scatter_to_cqe(struct smx_dev *dev, const struct smx_qp *qp,
-			       const struct smx_send_req *req)
+bool smx_comp_fits_cqe(struct smx_dev *dev, const struct smx_qp *qp, const struct smx_send_req *req)
 {
 	if (!req->length || req->length > qp->attr.req_scatter_bytes ||
 	    qp->attr.type != SMX_QP_RC ||
@@ -572,7 +571,7 @@ static void receive_read_response(struct smx_dev *dev, struct smx_qp *qp, struct
 		bad_response(dev, qp, st, f, "the WQE was changed while it was being executed");
 		return;
 	}
-	if (f->length == slot->bytes && may_scatter_to_cqe(dev, qp, req) &&
+	if (f->length == slot->bytes && smx_comp_fits_cqe(dev, qp, req) &&
 	    complete_in_cqe(dev, qp, st, f, req, slot))
 		return;
 	if (f->length && !scatter(dev, qp, st, f, req, off, f->flat, f->length))
@@ -596,7 +595,7 @@ static void receive_atomic_response(struct smx_dev *dev, struct smx_qp *qp,
 		bad_response(dev, qp, st, f, "the WQE was changed while it was being executed");
 		return;
 	}
-	if (may_scatter_to_cqe(dev, qp, req) && complete_in_cqe(dev, qp, st, f, req, slot))
+	if (smx_comp_fits_cqe(dev, qp, req) && complete_in_cqe(dev, qp, st, f, req, slot))
 		return;
 	if (!scatter(dev, qp, st, f, req, 0, &f->atomic[0], sizeof(f->atomic[0])))
 		return;

@@ -6,7 +6,7 @@
  * as one frame where the medium can carry that much, else in parts that are whole multiples of
  * the path MTU. Sending stops at a fence, the limit of outstanding READs, an RNR wait, the end of
  * the window or of the budget. */
-#include "xport/requester.h"
+#include "xport/direct.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -206,7 +206,7 @@ static void run_local(struct smx_dev *dev, struct smx_qp *qp, struct smx_request
 static bool may_start(const struct smx_qp *qp, const struct smx_requester *st,
 		      const struct smx_sq_slot *slot)
 {
-	if (qp->state == IBV_QPS_SQD)
+	if (qp->state == IBV_QPS_SQD && !st->direct_off)
 		return false;
 	if (st->reads) {
 		if ((slot->fm_ce_se & SMX_CTRL_FENCE_MASK) > SMX_CTRL_SMALL_FENCE)
@@ -249,6 +249,8 @@ static enum step start(struct smx_dev *dev, struct smx_qp *qp, struct smx_reques
 		smx_req_fail_later(dev, qp, st, at, check);
 		return STEP_ON;
 	}
+	if (st->una_psn == st->next_psn && smx_direct_run(dev, qp, st))
+		return STEP_ON;
 
 	count = qp->attr.type == SMX_QP_UD ? 1 : packets(req->length, smx_req_mtu(dev, qp));
 	if (st->next_psn != st->una_psn &&

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "xport/direct.h"
+
 static uint32_t psn_add(uint32_t psn, uint32_t n)
 {
 	return (psn + n) & SMX_RESP_PSN_MASK;
@@ -518,6 +520,7 @@ static void note_established(struct smx_dev *dev, struct smx_qp *qp)
 	if (r->established || (qp->attr.type != SMX_QP_RC && qp->attr.type != SMX_QP_UC))
 		return;
 	r->established = true;
+	smx_direct_publish(dev, qp);
 	if (dev->attr.env.async_event)
 		dev->attr.env.async_event(IBV_EVENT_COMM_EST, qp->attr.cookie, dev->attr.env.arg);
 }

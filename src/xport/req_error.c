@@ -6,7 +6,7 @@
  *   DCI       the stream is in error until it is reset; too many of those, and the DCI goes to ERR
  *
  * Outstanding requests complete as flushed whether they asked for a completion or not. */
-#include "xport/requester.h"
+#include "xport/direct.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -74,6 +74,7 @@ void smx_req_flush(struct smx_dev *dev, struct smx_qp *qp)
 static void to_err(struct smx_dev *dev, struct smx_qp *qp, bool current)
 {
 	qp->state = IBV_QPS_ERR;
+	smx_direct_publish(dev, qp);
 	if (qp->req)
 		smx_req_flush_all(dev, qp, current);
 	if (qp->resp)

@@ -328,6 +328,7 @@ void smx_sq_retire(struct smx_qp *qp, struct smx_requester *st)
 		st->reads--;
 	}
 	slot->state = SMX_SLOT_DONE;
+	st->direct_off = 0;
 	if (st->has_current && st->current == st->oldest) {
 		st->has_current = slot->next_known;
 		st->current = slot->next;

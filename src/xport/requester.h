@@ -50,6 +50,7 @@ struct smx_requester {
 	uint32_t next_psn;		/* of the next packet to be sent */
 	uint32_t una_psn;		/* of the oldest packet that was not answered */
 	uint32_t sent_psn;		/* one after the last packet ever sent */
+	uint64_t direct_off;		/* of current, which needs no frame: bytes done in earlier turns */
 	uint32_t reads;			/* READs and atomics that were sent and are not completed */
 	/* a WQE failed here, and completes when all before it have */
 	smx_outcome failing;
@@ -165,6 +166,8 @@ void smx_sq_retire(struct smx_qp *qp, struct smx_requester *st);
 void smx_comp_done(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st,
 		   const void *inline_data,
 		   uint32_t inline_bytes);
+/* May the request's response go into its CQE instead of memory? */
+bool smx_comp_fits_cqe(struct smx_dev *dev, const struct smx_qp *qp, const struct smx_send_req *req);
 /* Sets or takes off the queue pair's deadline after a stream's changed. */
 void smx_req_set_deadline(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st,
 			  uint64_t deadline_ns);

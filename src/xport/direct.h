@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* One-sided requests that need no frame: the target lets the requester into its memory.
+ *
+ * They take no sequence numbers. Nothing that was sent before is unanswered when one is carried out, so it is in
+ * order by being done at once, and the responder need not know. Whatever speaks against it, the request
+ * goes as a frame, and the owner's own tables decide. */
+#ifndef SMX_XPORT_DIRECT_H
+#define SMX_XPORT_DIRECT_H
+
+#include "xport/requester.h"
+
+/* Carries out dev->req_work->tx, the stream's current request, whose address stands in dev->req_work->frame, or goes on
+ * with it after the last turn's budget was spent. RETURN false when it is to be sent; it is as if nothing of it had
+ * been done then. */
+bool smx_direct_run(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st);
+
+/* Lets others know what they may do to qp now. When it returns, nobody does more. */
+void smx_direct_publish(struct smx_dev *dev, const struct smx_qp *qp);
+void smx_direct_withdraw(struct smx_dev *dev, const struct smx_qp *qp);
+
+#endif
