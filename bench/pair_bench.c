@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Two processes, pinned to a processor each: what a pair costs that perftest cannot show.
  *
- * usage: pair_bench write|send SECONDS    8-byte messages, lists of 64 with one doorbell, the last signaled: M/s
+ * usage: pair_bench write|send SECONDS    8-byte messages, inline, lists of 64 with one doorbell, the last signaled: M/s
  *        pair_bench idle SECONDS          connected, nothing to do: processor time of both, us a second
  *
  * perftest reads the time for each message and builds each list anew; here the list is built once. */
@@ -94,7 +94,8 @@ static void open_side(struct side *s)
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_qp_init_attr attr = {
 		.qp_type = IBV_QPT_RC,
-		.cap = { .max_send_wr = DEPTH, .max_recv_wr = RECEIVES, .max_send_sge = 1, .max_recv_sge = 1 },
+		.cap = { .max_send_wr = DEPTH, .max_recv_wr = RECEIVES, .max_send_sge = 1, .max_recv_sge = 1,
+			 .max_inline_data = BYTES },
 	};
 
 	if (!list || !list[0] || !(s->ctx = ibv_open_device(list[0])) || !(s->pd = ibv_alloc_pd(s->ctx)) ||
@@ -165,7 +166,7 @@ static double request(struct side *s, int send, double seconds)
 		wr[i].sg_list = &sge;
 		wr[i].num_sge = 1;
 		wr[i].opcode = send ? IBV_WR_SEND : IBV_WR_RDMA_WRITE;
-		wr[i].send_flags = i + 1 < LIST ? 0 : IBV_SEND_SIGNALED;
+		wr[i].send_flags = IBV_SEND_INLINE | (i + 1 < LIST ? 0 : IBV_SEND_SIGNALED);
 		wr[i].wr.rdma.remote_addr = s->peer->va;
 		wr[i].wr.rdma.rkey = s->peer->rkey;
 	}
