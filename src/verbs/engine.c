@@ -350,7 +350,8 @@ static bool is_due(uint64_t due_ns)
 {
 	if (!due_ns || due_ns == UINT64_MAX)
 		return !due_ns;
-	return (!smx_engine.has_thread || smx_engine.fruitless % LATE_POLLS == 0) && smx_clock_ns() >= due_ns;
+	return (!smx_engine.has_thread || !smx_engine.linked || smx_engine.fruitless % LATE_POLLS == 0) &&
+	       smx_clock_ns() >= due_ns;
 }
 
 bool smx_engine_poll(void)
