@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Two processes, pinned to a processor each: what a pair costs that perftest cannot show.
  *
- * usage: pair_bench write|send SECONDS    8-byte messages, inline, lists of 64 with one doorbell, the last signaled: M/s
+ * usage: pair_bench write|send SECONDS    8-byte messages, inline, lists of 64 a doorbell, the last signaled: M/s
  *        pair_bench idle SECONDS          connected, nothing to do: processor time of both, us a second
  *
  * perftest reads the time for each message and builds each list anew; here the list is built once. */

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "net/host_pull.h"
 #include "net/net_shm.h"
+#include "net/shm_ack.h"
 #include "net/shm_record.h"
 
 _Static_assert(SMX_LISTEN_REQUESTS == 1 << SMX_LANE_REQUESTS && SMX_LISTEN_ANSWERS == 1 << SMX_LANE_ANSWERS,
@@ -45,11 +46,7 @@ struct peer {
 	bool blocked;			/* a requester waits for room in out's lane of requests */
 	bool failed;			/* no link can be made to out_gen */
 	bool held;			/* in's next request waits for room for its answer */
-	/* An ACK in out's lane of answers that is not published yet: one for what comes after takes its place. */
-	struct smx_rec *ack;
-	uint32_t ack_size, ack_src, ack_dst, ack_psn;
-	uint16_t ack_stream;
-	uint8_t ack_transport;
+	struct smx_shm_ack ack;		/* in out's lane of answers */
 	uint64_t full_since_ns;		/* blocked: since when */
 };
 
@@ -177,10 +174,7 @@ static void mark_dirty(struct host *h, uint32_t to, uint32_t lanes)
 
 static void publish_ack(struct peer *p)
 {
-	if (!p->ack)
-		return;
-	smx_lane_publish(&p->out.lane[SMX_LANE_ANSWERS], p->ack, p->ack_size);
-	p->ack = NULL;
+	smx_shm_ack_publish(&p->ack, &p->out.lane[SMX_LANE_ANSWERS]);
 }
 
 /* What was put in lanes is visible before the sleeper's flag is read; the sleeper does the reverse. */
@@ -216,7 +210,7 @@ static void unblock(struct host *h, struct peer *p)
 static void close_out(struct host *h, struct peer *p)
 {
 	smx_link_close(&p->out);
-	p->ack = NULL;
+	p->ack.rec = NULL;
 	p->failed = false;
 	if (p->blocked) {
 		unblock(h, p);
@@ -300,11 +294,6 @@ static bool may_stay(const struct host *h, const struct peer *p, const struct sm
 	       __atomic_load_n(&p->out.file->can, __ATOMIC_RELAXED) == SMX_CAN_PULL;
 }
 
-static uint32_t record_bytes(uint64_t bytes)
-{
-	return (uint32_t)((bytes + SMX_LANE_ALIGN - 1) & ~(uint64_t)(SMX_LANE_ALIGN - 1));
-}
-
 /* Datagrams and UC do not wait for one that does not look. */
 static bool is_stalled(struct host *h, struct peer *p, uint32_t to, const struct smx_frame *f)
 {
@@ -335,7 +324,7 @@ static bool host_admit(struct smx_port *port, const struct smx_frame *f, uint64_
 		*most = SMX_REC_VALUE_MAX;
 	lane = &p->out.lane[SMX_LANE_REQUESTS];
 	bytes = f->length < SMX_REC_VALUE_MAX ? (uint32_t)f->length : SMX_REC_VALUE_MAX;
-	bytes = record_bytes(bytes + 2 * sizeof(struct smx_rec) + sizeof(struct smx_rec_atomic) +
+	bytes = smx_rec_lane_bytes(bytes + 2 * sizeof(struct smx_rec) + sizeof(struct smx_rec_atomic) +
 			     SMX_HOST_RUNS * sizeof(struct smx_rec_run));
 	if (!smx_lane_has_room(lane, bytes)) {
 		if (is_stalled(h, p, to, f))
@@ -365,21 +354,10 @@ static uint32_t make_runs(struct host *h, struct smx_frame *f, struct smx_rec_ru
 	return count;
 }
 
-/* The ACK that waits, if it is the other direction's of f, leaves with f. */
-static void carry_ack(struct peer *p, struct smx_rec *rec, const struct smx_frame *f)
-{
-	if (!p->ack || p->ack_src != f->src_qpn || p->ack_dst != f->dst_qpn || p->ack_transport != SMX_TP_RC ||
-	    f->transport != SMX_TP_RC || (f->op != SMX_FRAME_SEND && f->op != SMX_FRAME_WRITE))
-		return;
-	smx_rec_carry_ack(rec, p->ack_psn);
-	smx_lane_abandon(&p->out.lane[SMX_LANE_ANSWERS]);
-	p->ack = NULL;
-}
-
 /* RETURN false when there is no room, or the payload cannot be read. */
 static bool put_value(struct host *h, struct peer *p, struct smx_lane *lane, struct smx_frame *f)
 {
-	uint32_t size = record_bytes(smx_rec_head_bytes(f) + f->length);
+	uint32_t size = smx_rec_lane_bytes(smx_rec_head_bytes(f) + f->length);
 	struct smx_rec *rec = smx_lane_reserve(lane, size);
 	uint8_t *at;
 
@@ -393,7 +371,7 @@ static bool put_value(struct host *h, struct peer *p, struct smx_lane *lane, str
 		smx_lane_abandon(lane);
 		return false;
 	}
-	carry_ack(p, rec, f);
+	smx_shm_ack_carry(&p->ack, &p->out.lane[SMX_LANE_ANSWERS], rec, f);
 	smx_lane_publish(lane, rec, size);
 	return true;
 }
@@ -429,44 +407,16 @@ static bool put_pieces(struct host *h, struct peer *p, struct smx_lane *lane, st
 static bool put_runs(struct peer *p, struct smx_lane *lane, const struct smx_frame *f,
 		     const struct smx_rec_run *runs, uint32_t count)
 {
-	uint32_t size = record_bytes(smx_rec_head_bytes(f) + count * sizeof(*runs));
+	uint32_t size = smx_rec_lane_bytes(smx_rec_head_bytes(f) + count * sizeof(*runs));
 	struct smx_rec *rec = smx_lane_reserve(lane, size);
 
 	if (!rec)
 		return false;
 	memcpy(smx_rec_write(rec, f), runs, count * sizeof(*runs));
 	rec->runs = count & 0xff;
-	carry_ack(p, rec, f);
+	smx_shm_ack_carry(&p->ack, &p->out.lane[SMX_LANE_ANSWERS], rec, f);
 	smx_lane_publish(lane, rec, size);
 	return true;
-}
-
-/* An ACK says that all before it arrived, so the last one of a run is enough: it leaves with a request the other way,
- * before other answers, or when what came in was taken. */
-static void put_ack(struct host *h, struct peer *p, uint32_t to, const struct smx_frame *f)
-{
-	struct smx_lane *lane = &p->out.lane[SMX_LANE_ANSWERS];
-	uint32_t size;
-
-	if (p->ack && p->ack_src == f->src_qpn && p->ack_dst == f->dst_qpn && p->ack_stream == f->dc_stream) {
-		p->ack_psn = f->psn;
-		p->ack->psn = f->psn & 0xffffff;
-		p->ack->imm = f->msn;
-		return;
-	}
-	publish_ack(p);
-	size = record_bytes(smx_rec_head_bytes(f));
-	p->ack = smx_lane_reserve(lane, size);
-	if (!p->ack)
-		return;
-	smx_rec_write(p->ack, f);
-	p->ack_size = size;
-	p->ack_src = f->src_qpn;
-	p->ack_dst = f->dst_qpn;
-	p->ack_psn = f->psn;
-	p->ack_stream = f->dc_stream;
-	p->ack_transport = f->transport;
-	mark_dirty(h, to, SMX_LISTEN_ANSWERS);
 }
 
 static void send_to(struct host *h, struct peer *p, uint32_t to, struct smx_frame *f)
@@ -477,8 +427,9 @@ static void send_to(struct host *h, struct peer *p, uint32_t to, struct smx_fram
 	uint32_t count = 0;
 	bool put;
 
-	if (f->op == SMX_FRAME_ACK && (f->syndrome & 0x60) == SMX_AETH_ACK && !f->text) {
-		put_ack(h, p, to, f);
+	if (smx_shm_is_ack(f)) {
+		if (smx_shm_ack_put(&p->ack, lane, f))
+			mark_dirty(h, to, SMX_LISTEN_ANSWERS);
 		return;
 	}
 	if (kind == SMX_LANE_ANSWERS)
@@ -683,7 +634,7 @@ static bool must_wait(struct host *h, struct peer *p, const struct smx_rec *rec,
 		/* In pieces, one of which may not fit the lane's end. */
 		bytes += n + (n > PULL_FROM_BYTES ? SMX_REC_VALUE_MAX + ANSWER_ROOM_BYTES : 0);
 	}
-	bytes = record_bytes(bytes);
+	bytes = smx_rec_lane_bytes(bytes);
 	return !smx_lane_has_room(&p->out.lane[SMX_LANE_ANSWERS], (uint32_t)bytes) &&
 	       smx_lane_want_room(&p->out.lane[SMX_LANE_ANSWERS], (uint32_t)bytes);
 }

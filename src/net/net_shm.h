@@ -74,7 +74,8 @@ void *smx_lane_reserve(struct smx_lane *lane, uint32_t size);
 void smx_lane_publish(struct smx_lane *lane, void *record, uint32_t size);
 /* What was reserved will not be published, but its bytes were written, all but the first word. */
 void smx_lane_abandon(struct smx_lane *lane);
-/* Asks to be told of room, for which the lane need not be nearly empty, with what is skipped at its end. RETURN false if there is room now after all. */
+/* Asks to be told of room, so much that the lane need not be nearly empty for it. RETURN false if there is room now
+ * after all. */
 bool smx_lane_want_room(struct smx_lane *lane, uint32_t size);
 
 /* Consumer. The next record, or NULL; *size is -1 when the lane is broken. The size word is not to be read

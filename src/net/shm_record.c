@@ -100,14 +100,9 @@ uint8_t *smx_rec_write(struct smx_rec *rec, const struct smx_frame *f)
 	return at;
 }
 
-static bool can_carry_ack(uint8_t transport, uint8_t op)
-{
-	return transport == SMX_TP_RC && (op == SMX_FRAME_SEND || op == SMX_FRAME_WRITE);
-}
-
 void smx_rec_carry_ack(struct smx_rec *rec, uint32_t psn)
 {
-	assert(can_carry_ack(rec->transport, rec->op));
+	assert(smx_rec_can_carry_ack(rec->transport, rec->op));
 	rec->flags |= SMX_REC_CARRIES_ACK;
 	rec->code = psn >> 16 & 0xff;
 	rec->check = psn & 0xffff;
@@ -242,7 +237,7 @@ bool smx_rec_read(const void *rec, uint32_t size, struct smx_arrived *a)
 		return false;
 	a->carries_ack = r.flags & SMX_REC_CARRIES_ACK;
 	if (a->carries_ack) {
-		if (!can_carry_ack(r.transport, r.op))
+		if (!smx_rec_can_carry_ack(r.transport, r.op))
 			return false;
 		a->ack_psn = (uint32_t)r.code << 16 | r.check;
 		r.code = 0;

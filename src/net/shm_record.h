@@ -55,6 +55,11 @@ uint32_t smx_rec_head_bytes(const struct smx_frame *f);
 /* Writes all but the size word. RETURN where the payload goes. */
 uint8_t *smx_rec_write(struct smx_rec *rec, const struct smx_frame *f);
 
+static inline bool smx_rec_can_carry_ack(uint8_t transport, uint8_t op)
+{
+	return transport == SMX_TP_RC && (op == SMX_FRAME_SEND || op == SMX_FRAME_WRITE);
+}
+
 /* A SEND or WRITE of RC that also says that all up to psn, which the other end sent, arrived. */
 void smx_rec_carry_ack(struct smx_rec *rec, uint32_t psn);
 
