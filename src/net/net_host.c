@@ -83,11 +83,6 @@ static struct smx_host_slot *own_slot(const struct host *h)
 	return &h->reg.file->slot[h->reg.slot];
 }
 
-static bool is_own(const struct host *h, uint32_t qpn)
-{
-	return smx_port_is_own(&h->port, qpn);
-}
-
 /* ------------------------------------------------------------------ joining */
 
 static bool join(struct host *h)
@@ -467,7 +462,7 @@ static void send_multicast(struct host *h, struct smx_frame *f)
 		uint32_t to;
 
 		/* Once for each process: at the first of its blocks. */
-		if (!word || is_own(h, i << SMX_HOST_BLOCK_BITS))
+		if (!word || smx_port_is_own(&h->port, i << SMX_HOST_BLOCK_BITS))
 			continue;
 		for (uint32_t j = 1; j <= i; j++) {
 			if (j == i) {
@@ -591,12 +586,10 @@ static void deliver(struct host *h, struct peer *p, uint32_t from)
 	owner = smx_host_owner(&h->reg, f->src_qpn, &gen16);
 	if (owner != SMX_HOST_SLOTS && (owner != from || gen16 != (uint16_t)p->in_gen))
 		return;
-	if (f->dst_qpn != 0xffffff && !is_own(h, f->dst_qpn))
+	if (f->dst_qpn != 0xffffff && !smx_port_is_own(&h->port, f->dst_qpn))
 		return;
 	if (h->arrived.carries_ack) {
-		h->carried.src_qpn = f->src_qpn;
-		h->carried.dst_qpn = f->dst_qpn;
-		h->carried.psn = h->arrived.ack_psn;
+		smx_shm_ack_carried(&h->arrived, &h->carried);
 		h->port.answers++;
 		h->port.deliver(h->port.deliver_arg, &h->carried);
 	}
@@ -902,9 +895,5 @@ struct smx_port *smx_net_host_create(const struct smx_net_host_attr *attr)
 	h->port.immediate = true;
 	memset(h->own, 0xff, sizeof(h->own));
 	h->port.own = h->own;
-	h->carried = (struct smx_frame){
-		.transport = SMX_TP_RC, .op = SMX_FRAME_ACK, .first = true, .last = true, .psn_count = 1,
-		.syndrome = SMX_AETH_ACK | 0x1f,
-	};
 	return &h->port;
 }

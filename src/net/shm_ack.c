@@ -39,3 +39,15 @@ void smx_shm_ack_carry(struct smx_shm_ack *a, struct smx_lane *answers, struct s
 	smx_lane_abandon(answers);
 	a->rec = NULL;
 }
+
+void smx_shm_ack_carried(const struct smx_arrived *a, struct smx_frame *out)
+{
+	out->transport = SMX_TP_RC;
+	out->op = SMX_FRAME_ACK;
+	out->first = out->last = true;
+	out->syndrome = SMX_AETH_ACK | 0x1f;
+	out->src_qpn = a->frame.src_qpn;
+	out->dst_qpn = a->frame.dst_qpn;
+	out->psn = a->ack_psn;
+	out->psn_count = 1;
+}

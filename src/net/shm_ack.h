@@ -32,5 +32,7 @@ bool smx_shm_ack_put(struct smx_shm_ack *a, struct smx_lane *answers, const stru
 /* rec, which f was written to, is about to be published: the ACK that waits goes with it if it is the other
  * direction's. */
 void smx_shm_ack_carry(struct smx_shm_ack *a, struct smx_lane *answers, struct smx_rec *rec, const struct smx_frame *f);
+/* The ACK that came with a request. out: zeroes, or one made before. */
+void smx_shm_ack_carried(const struct smx_arrived *a, struct smx_frame *out);
 
 #endif
