@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Runs the benchmarks and prints a table: medians, and the ratio to the yardstick measured in turn with it.
 
-usage: run.py BUILDDIR [local|posting]
+usage: run.py BUILDDIR [local|posting|two_process]
 
 Rounds alternate between softmlx5 and its yardstick, so that a drifting machine shifts both. A ratio over 1
 says softmlx5 is faster. Instructions are counted by callgrind (exact, repeatable). Posting is measured by one
@@ -16,6 +16,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+import two_process
 
 ROUNDS = '9'
 POSTS = 51200         # requests a measurement of posting
@@ -93,13 +95,13 @@ def posting(build):
 
 def main():
     build = pathlib.Path(sys.argv[1]).resolve()
-    which = sys.argv[2:] or ['local', 'posting']
+    which = sys.argv[2:] or ['local', 'posting', 'two_process']
     commit = subprocess.run(['git', 'describe', '--always', '--dirty'], stdout=subprocess.PIPE, text=True).stdout.strip()
     model = re.search(r'model name\s*: (.*)', pathlib.Path('/proc/cpuinfo').read_text())
     print(f'{model[1] if model else platform.machine()}, {os.cpu_count()} processors, commit {commit or "unknown"}, '
           f'medians of {ROUNDS} rounds\n')
     for name in which:
-        {'local': local, 'posting': posting}[name](build)
+        {'local': local, 'posting': posting, 'two_process': lambda b: two_process.main([str(b)])}[name](build)
         print()
 
 

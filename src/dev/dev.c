@@ -306,6 +306,25 @@ static bool is_still(const struct smx_port *port)
 	return port->immediate && (!port->bell || __atomic_load_n(port->bell, __ATOMIC_ACQUIRE) == port->bell_seen);
 }
 
+bool smx_dev_is_ready(const struct smx_dev *dev)
+{
+	return dev->ready_head;
+}
+
+void smx_dev_polled(struct smx_dev *dev, bool polled)
+{
+	dev->port->polled = polled;
+}
+
+bool smx_dev_has_news(const struct smx_dev *dev)
+{
+	const struct smx_port *port = dev->port;
+
+	if (dev->ready_head)
+		return true;
+	return port->ops->has_news ? port->ops->has_news(port) : !is_still(port);
+}
+
 uint64_t smx_dev_turn(struct smx_dev *dev)
 {
 	uint64_t arrival = UINT64_MAX, timer;
@@ -313,19 +332,17 @@ uint64_t smx_dev_turn(struct smx_dev *dev)
 
 	dev->now_known = false;
 	dev->budget_bytes = (int64_t)dev->attr.turn_budget_bytes;
-	/* Answers that have come before the timers that say that they have not: a process may have been
-	 * stopped for a while. Without timers it is soon enough below. */
-	if (!is_still(port) && (port->immediate || dev->timers))
-		port->ops->poll(port, port->untimed ? 0 : smx_now(dev));
-	if (dev->timers)
-		smx_timer_run(dev, smx_now(dev), smx_req_timer);
-	/* What is sent may arrive at once; what arrives may let more be sent. */
-	do {
+	/* What is sent may arrive at once; what arrives may let more be sent. Answers that have come go before the
+	 * timers that say that they have not: a process may have been stopped for a while. */
+	for (;;) {
 		run_ready(dev);
-		if (port->immediate)
+		if (!is_still(port))
+			arrival = port->ops->poll(port, port->untimed ? 0 : smx_now(dev));
+		if (dev->timers)
+			smx_timer_run(dev, smx_now(dev), smx_req_timer);
+		if (!dev->ready_head || dev->budget_bytes <= 0)
 			break;
-		arrival = port->ops->poll(port, port->untimed ? 0 : smx_now(dev));
-	} while (dev->ready_head && dev->budget_bytes > 0);
+	}
 	if (dev->watched_err) {
 		uint64_t look = flush_watched(dev);
 

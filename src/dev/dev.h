@@ -46,6 +46,12 @@ void smx_dev_arm_cq(struct smx_dev *dev, struct smx_cq *cq, uint32_t arm_word);	
 /* Does what is due: fetches and executes WQEs, moves frames, fires timers. Bounded by the budget.
  * RETURN when to call again, in now() nanoseconds: 0 for at once, UINT64_MAX for when rung. */
 uint64_t smx_dev_turn(struct smx_dev *dev);
+/* Has a doorbell, or a receive that somebody waited for, left work for a turn? */
+bool smx_dev_is_ready(const struct smx_dev *dev);
+/* Turns come all the time from now on, or no longer: until then, what the next one can do as well may wait for it. */
+void smx_dev_polled(struct smx_dev *dev, bool polled);
+/* Would a turn find anything, besides what is due? Costs little. */
+bool smx_dev_has_news(const struct smx_dev *dev);
 
 /* Looks at doorbell records itself, for programs that write them without telling (D5): of queue pairs for
  * sends, of completion queues for arm words other than the one that stood there. (Receives are read when needed; those

@@ -10,6 +10,7 @@
 #include "net/host_tables.h"
 #include "net/net_host.h"
 #include "net/net_shm.h"
+#include "net/shm_ack.h"
 #include "net/shm_record.h"
 
 struct peer {
@@ -21,6 +22,7 @@ struct peer {
 	bool blocked;			/* a requester waits for room in out's lane of requests */
 	bool failed;			/* no link can be made to out_gen */
 	bool held;			/* in's next request waits for room for its answer */
+	struct smx_shm_ack ack;		/* in out's lane of answers */
 	uint64_t full_since_ns;		/* blocked: since when */
 	bool given_up;			/* blocked: those who do not wait longer were told */
 	struct smx_far far;		/* what it publishes; file NULL: nothing, or it cannot be had */
@@ -37,10 +39,11 @@ struct host {
 	uint64_t probe;
 	uint32_t inbound[SMX_HOST_SLOTS], inbound_count;
 	uint32_t dirty[SMX_HOST_SLOTS], dirty_count;
-	uint32_t blocked_count;
+	uint32_t blocked[SMX_HOST_SLOTS], blocked_count;
 	uint8_t own[SMX_PORT_OWN_BYTES];	/* all, while nobody was joined */
 	struct peer *peer[SMX_HOST_SLOTS];
 	struct smx_arrived arrived;
+	struct smx_frame carried;	/* an ACK that came with a request */
 	struct smx_tables tables;	/* what we publish */
 	struct smx_host_watch watch;
 	struct smx_far *reached;	/* where we are */

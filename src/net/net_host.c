@@ -21,6 +21,7 @@
 #include "net/host_direct.h"
 #include "net/host_port.h"
 #include "net/host_pull.h"
+#include "net/shm_ack.h"
 
 _Static_assert(SMX_LISTEN_REQUESTS == 1 << SMX_LANE_REQUESTS && SMX_LISTEN_ANSWERS == 1 << SMX_LANE_ANSWERS,
 	       "a bit for each lane");
@@ -30,6 +31,7 @@ enum {
 	PULL_FROM_BYTES = 8 << 10,	/* shorter payloads are copied twice rather than fetched */
 	READ_PART_BYTES = 96 << 10,
 	ANSWER_ROOM_BYTES = 1 << 10,	/* what an answer takes besides its payload, twice */
+	ACK_EVERY_BYTES = 2 << 10,	/* of requests taken at once; what goes on gets its ACK at last */
 	RECORDS_A_POLL = 512,
 	STALLED_NS = 200000000,		/* a lane that stays full this long is not waited for by datagrams */
 };
@@ -45,11 +47,6 @@ static uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-static bool is_own(const struct host *h, uint32_t qpn)
-{
-	return smx_port_is_own(&h->port, qpn);
 }
 
 /* ------------------------------------------------------------------ joining */
@@ -120,6 +117,14 @@ static void ring_if_asleep(struct smx_host_slot *slot, uint32_t lanes)
 		ring(slot);
 }
 
+/* There is room again: the waiting process looks at its bell, or sleeps on it. */
+static void ring_for_room(struct smx_host_slot *slot)
+{
+	__atomic_fetch_add(&slot->bell, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&slot->sleeping, __ATOMIC_SEQ_CST))
+		ring(slot);
+}
+
 static void mark_dirty(struct host *h, uint32_t to, uint32_t lanes)
 {
 	struct peer *p = h->peer[to];
@@ -129,11 +134,18 @@ static void mark_dirty(struct host *h, uint32_t to, uint32_t lanes)
 	p->dirty |= lanes;
 }
 
+static void publish_ack(struct peer *p)
+{
+	smx_shm_ack_publish(&p->ack, &p->out.lane[SMX_LANE_ANSWERS]);
+}
+
 /* What was put in lanes is visible before the sleeper's flag is read; the sleeper does the reverse. */
 static void ring_dirty(struct host *h)
 {
 	if (!h->dirty_count)
 		return;
+	for (uint32_t i = 0; i < h->dirty_count; i++)
+		publish_ack(h->peer[h->dirty[i]]);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	for (uint32_t i = 0; i < h->dirty_count; i++) {
 		struct peer *p = h->peer[h->dirty[i]];
@@ -151,12 +163,16 @@ static void unblock(struct host *h, struct peer *p)
 	if (!p->blocked)
 		return;
 	p->blocked = false;
-	h->blocked_count--;
+	for (uint32_t i = 0; i < h->blocked_count; i++) {
+		if (h->peer[h->blocked[i]] == p)
+			h->blocked[i] = h->blocked[--h->blocked_count];
+	}
 }
 
 static void close_out(struct host *h, struct peer *p)
 {
 	smx_link_close(&p->out);
+	p->ack.rec = NULL;
 	p->failed = false;
 	if (p->blocked) {
 		unblock(h, p);
@@ -176,8 +192,7 @@ static void announce(struct host *h, uint32_t to)
 	mark_dirty(h, to, SMX_LISTEN_REQUESTS | SMX_LISTEN_ANSWERS);
 }
 
-/* The link to the process that owns the number, made if need be. RETURN NULL where there is none. */
-static struct peer *link_to(struct host *h, uint32_t qpn, uint32_t *to)
+static __attribute__((noinline)) struct peer *find_link(struct host *h, uint32_t qpn, uint32_t *to)
 {
 	struct smx_host_slot *slot;
 	struct peer *p;
@@ -212,6 +227,20 @@ static struct peer *link_to(struct host *h, uint32_t qpn, uint32_t *to)
 	return p;
 }
 
+/* The link to the process that owns the number, made if need be. RETURN NULL where there is none. */
+static inline struct peer *link_to(struct host *h, uint32_t qpn, uint32_t *to)
+{
+	uint16_t gen16;
+	struct peer *p;
+
+	*to = smx_host_owner(&h->reg, qpn, &gen16);
+	p = *to < SMX_HOST_SLOTS ? h->peer[*to] : NULL;
+	if (p && p->out.file && (uint16_t)p->out_gen == gen16 &&
+	    p->out_gen == __atomic_load_n(&h->reg.file->slot[*to].gen, __ATOMIC_RELAXED))
+		return p;
+	return find_link(h, qpn, to);
+}
+
 /* ------------------------------------------------------------------ sending */
 
 static bool may_stay(const struct host *h, const struct peer *p, const struct smx_frame *f)
@@ -220,19 +249,14 @@ static bool may_stay(const struct host *h, const struct peer *p, const struct sm
 	       __atomic_load_n(&p->out.file->can, __ATOMIC_RELAXED) == SMX_CAN_PULL;
 }
 
-static uint32_t record_bytes(uint64_t bytes)
-{
-	return (uint32_t)((bytes + SMX_LANE_ALIGN - 1) & ~(uint64_t)(SMX_LANE_ALIGN - 1));
-}
-
 /* Datagrams and UC do not wait for one that does not look. */
-static bool is_stalled(struct host *h, struct peer *p, const struct smx_frame *f)
+static bool is_stalled(struct host *h, struct peer *p, uint32_t to, const struct smx_frame *f)
 {
 	uint64_t now = now_ns();
 
 	if (!p->blocked) {
 		p->blocked = true;
-		h->blocked_count++;
+		h->blocked[h->blocked_count++] = to;
 		p->full_since_ns = now;
 		p->given_up = false;
 	}
@@ -256,10 +280,10 @@ static bool host_admit(struct smx_port *port, const struct smx_frame *f, uint64_
 		*most = SMX_REC_VALUE_MAX;
 	lane = &p->out.lane[SMX_LANE_REQUESTS];
 	bytes = f->length < SMX_REC_VALUE_MAX ? (uint32_t)f->length : SMX_REC_VALUE_MAX;
-	bytes = record_bytes(bytes + 2 * sizeof(struct smx_rec) + sizeof(struct smx_rec_atomic) +
+	bytes = smx_rec_lane_bytes(bytes + 2 * sizeof(struct smx_rec) + sizeof(struct smx_rec_atomic) +
 			     SMX_HOST_RUNS * sizeof(struct smx_rec_run));
 	if (!smx_lane_has_room(lane, bytes)) {
-		if (is_stalled(h, p, f))
+		if (is_stalled(h, p, to, f))
 			return true;
 		if (smx_lane_want_room(lane, bytes))
 			return false;
@@ -292,9 +316,9 @@ static uint32_t make_runs(struct host *h, struct smx_frame *f, struct smx_rec_ru
 }
 
 /* RETURN false when there is no room, or the payload cannot be read. */
-static bool put_value(struct host *h, struct smx_lane *lane, struct smx_frame *f)
+static bool put_value(struct host *h, struct peer *p, struct smx_lane *lane, struct smx_frame *f)
 {
-	uint32_t size = record_bytes(smx_rec_head_bytes(f) + f->length);
+	uint32_t size = smx_rec_lane_bytes(smx_rec_head_bytes(f) + f->length);
 	struct smx_rec *rec = smx_lane_reserve(lane, size);
 	uint8_t *at;
 
@@ -304,14 +328,17 @@ static bool put_value(struct host *h, struct smx_lane *lane, struct smx_frame *f
 	if (f->length && f->flat)
 		memcpy(at, f->flat, f->length);
 	else if (f->length &&
-		 !h->attr.flatten(f->walk, at, f->length, &f->gather_check, &f->gather_text))
+		 !h->attr.flatten(f->walk, at, f->length, &f->gather_check, &f->gather_text)) {
+		smx_lane_abandon(lane);
 		return false;
+	}
+	smx_shm_ack_carry(&p->ack, &p->out.lane[SMX_LANE_ANSWERS], rec, f);
 	smx_lane_publish(lane, rec, size);
 	return true;
 }
 
 /* An answer that is too long for one record, packet by packet into several. */
-static bool put_pieces(struct host *h, struct smx_lane *lane, struct smx_frame *f)
+static bool put_pieces(struct host *h, struct peer *p, struct smx_lane *lane, struct smx_frame *f)
 {
 	uint32_t mtu = f->mtu_bytes ? f->mtu_bytes : 4096;
 	uint64_t left = f->length;
@@ -324,7 +351,7 @@ static bool put_pieces(struct host *h, struct smx_lane *lane, struct smx_frame *
 		part.length = n;
 		part.last = last && n == left;
 		part.psn_count = (uint32_t)((n - 1) / mtu) + 1;
-		if (!put_value(h, lane, &part)) {
+		if (!put_value(h, p, lane, &part)) {
 			f->gather_check = part.gather_check;
 			f->gather_text = part.gather_text;
 			return false;
@@ -338,16 +365,17 @@ static bool put_pieces(struct host *h, struct smx_lane *lane, struct smx_frame *
 	return true;
 }
 
-static bool put_runs(struct smx_lane *lane, const struct smx_frame *f, const struct smx_rec_run *runs,
-		     uint32_t count, bool shared)
+static bool put_runs(struct peer *p, struct smx_lane *lane, const struct smx_frame *f,
+		     const struct smx_rec_run *runs, uint32_t count, bool shared)
 {
-	uint32_t size = record_bytes(smx_rec_head_bytes(f) + count * sizeof(*runs));
+	uint32_t size = smx_rec_lane_bytes(smx_rec_head_bytes(f) + count * sizeof(*runs));
 	struct smx_rec *rec = smx_lane_reserve(lane, size);
 
 	if (!rec)
 		return false;
 	memcpy(smx_rec_write(rec, f), runs, count * sizeof(*runs));
-	rec->runs = (uint8_t)(shared ? SMX_REC_SHARED | count : count);
+	rec->runs = (shared ? SMX_REC_SHARED | count : count) & 0xff;
+	smx_shm_ack_carry(&p->ack, &p->out.lane[SMX_LANE_ANSWERS], rec, f);
 	smx_lane_publish(lane, rec, size);
 	return true;
 }
@@ -360,14 +388,21 @@ static void send_to(struct host *h, struct peer *p, uint32_t to, struct smx_fram
 	uint32_t count = 0;
 	bool put, shared;
 
+	if (smx_shm_is_ack(f)) {
+		if (smx_shm_ack_put(&p->ack, lane, f))
+			mark_dirty(h, to, SMX_LISTEN_ANSWERS);
+		return;
+	}
+	if (kind == SMX_LANE_ANSWERS)
+		publish_ack(p);
 	if (f->length > PULL_FROM_BYTES && may_stay(h, p, f))
 		count = make_runs(h, f, runs, &shared);
 	if (count)
-		put = put_runs(lane, f, runs, count, shared);
+		put = put_runs(p, lane, f, runs, count, shared);
 	else if (f->length <= SMX_REC_VALUE_MAX)
-		put = put_value(h, lane, f);
+		put = put_value(h, p, lane, f);
 	else
-		put = f->op == SMX_FRAME_READ_RESPONSE && put_pieces(h, lane, f);
+		put = f->op == SMX_FRAME_READ_RESPONSE && put_pieces(h, p, lane, f);
 	if (put)
 		mark_dirty(h, to, 1u << kind);
 }
@@ -393,7 +428,7 @@ static void send_multicast(struct host *h, struct smx_frame *f)
 		uint32_t to;
 
 		/* Once for each process: at the first of its blocks. */
-		if (!word || is_own(h, i << SMX_HOST_BLOCK_BITS))
+		if (!word || smx_port_is_own(&h->port, i << SMX_HOST_BLOCK_BITS))
 			continue;
 		for (uint32_t j = 1; j <= i; j++) {
 			if (j == i) {
@@ -509,7 +544,7 @@ static void report_source_fault(struct host *h, const struct smx_frame *f)
 static void deliver(struct host *h, struct peer *p, uint32_t from)
 {
 	struct smx_frame *f = &h->arrived.frame;
-	struct smx_host_pull hp = smx_host_pull(&h->arrived, p->pid, NULL);
+	struct smx_host_pull hp;
 	uint32_t owner;
 	uint16_t gen16;
 
@@ -518,38 +553,49 @@ static void deliver(struct host *h, struct peer *p, uint32_t from)
 	owner = smx_host_owner(&h->reg, f->src_qpn, &gen16);
 	if (owner != SMX_HOST_SLOTS && (owner != from || gen16 != (uint16_t)p->in_gen))
 		return;
-	if (f->dst_qpn != 0xffffff && !is_own(h, f->dst_qpn))
+	if (f->dst_qpn != 0xffffff && !smx_port_is_own(&h->port, f->dst_qpn))
 		return;
+	if (h->arrived.carries_ack) {
+		smx_shm_ack_carried(&h->arrived, &h->carried);
+		h->port.answers++;
+		h->port.deliver(h->port.deliver_arg, &h->carried);
+	}
 	if (h->arrived.run_count) {
+		hp = smx_host_pull(&h->arrived, p->pid,
+				   h->arrived.shared ? smx_host_far(h, from, p->in_gen) : NULL);
 		f->pull = &hp.pull;
-		if (h->arrived.shared)
-			hp.far = smx_host_far(h, from, p->in_gen);
 	}
 	if (smx_frame_is_answer(f->op))
 		h->port.answers++;
 	else
 		h->port.requests++;
 	h->port.deliver(h->port.deliver_arg, f);
-	if (f->gather_check && !hp.pull.gone && !smx_frame_is_answer(f->op))
+	if (f->gather_check && !(f->pull && hp.pull.gone) && !smx_frame_is_answer(f->op))
 		report_source_fault(h, f);
 }
 
 /* RETURN whether the record is to wait: its answer would find no room. */
-static bool must_wait(struct host *h, const struct smx_rec *rec, uint32_t from)
+static bool must_wait(struct host *h, struct peer *p, const struct smx_rec *rec, uint32_t from)
 {
 	uint64_t bytes = ANSWER_ROOM_BYTES;
 	uint32_t to;
-	struct peer *p = link_to(h, rec->src_qpn & 0xffffff, &to);
 
-	if (!p || to != from || rec->transport == SMX_TP_UC || rec->transport == SMX_TP_UD)
+	if (rec->transport == SMX_TP_UC || rec->transport == SMX_TP_UD)
 		return false;
+	/* Who speaks for others gets no answer. */
+	if (!p->out.file || p->out_gen != p->in_gen) {
+		p = link_to(h, rec->src_qpn, &to);
+		if (!p || to != from)
+			return false;
+	}
 	if (rec->op == SMX_FRAME_READ_REQUEST) {
-		uint64_t n = rec->dma_length < READ_PART_BYTES ? rec->dma_length : READ_PART_BYTES;
+		uint64_t n = ((const struct smx_rec_remote *)(rec + 1))->dma_length;
 
+		n = n < READ_PART_BYTES ? n : READ_PART_BYTES;
 		/* In pieces, one of which may not fit the lane's end. */
 		bytes += n + (n > PULL_FROM_BYTES ? SMX_REC_VALUE_MAX + ANSWER_ROOM_BYTES : 0);
 	}
-	bytes = record_bytes(bytes);
+	bytes = smx_rec_lane_bytes(bytes);
 	return !smx_lane_has_room(&p->out.lane[SMX_LANE_ANSWERS], (uint32_t)bytes) &&
 	       smx_lane_want_room(&p->out.lane[SMX_LANE_ANSWERS], (uint32_t)bytes);
 }
@@ -559,6 +605,7 @@ static bool take_lane(struct host *h, struct peer *p, uint32_t from, enum smx_la
 {
 	struct smx_lane *lane = &p->in.lane[kind];
 	bool took = false, more = true;
+	uint64_t unanswered = 0;
 
 	for (unsigned int i = 0; i < RECORDS_A_POLL; i++) {
 		int32_t size;
@@ -573,7 +620,7 @@ static bool take_lane(struct host *h, struct peer *p, uint32_t from, enum smx_la
 		if (!rec)
 			break;
 		if (kind == SMX_LANE_REQUESTS) {
-			p->held = must_wait(h, rec, from);
+			p->held = must_wait(h, p, rec, from);
 			if (p->held) {
 				more = false;
 				break;
@@ -586,12 +633,17 @@ static bool take_lane(struct host *h, struct peer *p, uint32_t from, enum smx_la
 			return false;
 		smx_lane_consume(lane, (uint32_t)size);
 		took = true;
+		unanswered += (uint32_t)size + h->arrived.frame.length;
+		if (unanswered >= ACK_EVERY_BYTES) {
+			publish_ack(p);
+			unanswered = 0;
+		}
 	}
 	if (!took)
 		return more;
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	smx_lane_release(lane);
 	if (smx_lane_take_want(lane))
-		ring(&h->reg.file->slot[from]);
+		ring_for_room(&h->reg.file->slot[from]);
 	return more;
 }
 
@@ -636,11 +688,10 @@ static uint64_t look_for_room(struct host *h)
 	bool room = false;
 	uint64_t now = now_ns();
 
-	for (uint32_t i = 0; i < SMX_HOST_SLOTS; i++) {
-		struct peer *p = h->peer[i];
+	for (uint32_t i = h->blocked_count; i--;) {
+		struct peer *p = h->peer[h->blocked[i]];
 
-		if (!p || !p->blocked)
-			continue;
+		/* It is asked for anew: the receiver tells once, of whatever room there is by then. */
 		if (!smx_lane_want_room(&p->out.lane[SMX_LANE_REQUESTS], SMX_LANE_BYTES / 4)) {
 			unblock(h, p);
 			room = true;
@@ -680,11 +731,31 @@ static uint64_t host_poll(struct smx_port *port, uint64_t now)
 	}
 	if (h->blocked_count)
 		again = look_for_room(h);
-	ring_dirty(h);
+	if (!port->polled)
+		ring_dirty(h);
 	return more ? 0 : again;
 }
 
 /* ------------------------------------------------------------------ sleeping */
+
+static bool host_has_news(const struct smx_port *port)
+{
+	const struct host *h = (const struct host *)port;
+
+	if (!h->reg.joined)
+		return false;
+	if (__atomic_load_n(port->bell, __ATOMIC_ACQUIRE) != port->bell_seen || h->dirty_count || h->blocked_count ||
+	    __atomic_load_n(&h->reg.file->epoch, __ATOMIC_RELAXED) != h->epoch_seen)
+		return true;
+	for (uint32_t i = 0; i < h->inbound_count; i++) {
+		const struct peer *p = h->peer[h->inbound[i]];
+
+		if (smx_lane_has_news(&p->in.lane[SMX_LANE_REQUESTS]) ||
+		    smx_lane_has_news(&p->in.lane[SMX_LANE_ANSWERS]))
+			return true;
+	}
+	return false;
+}
 
 static bool something_arrived(const struct host *h, uint32_t listen)
 {
@@ -712,7 +783,7 @@ static bool host_doze(struct smx_port *port, uint32_t listen)
 	if (!listen)
 		return true;
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (!something_arrived(h, listen))
+	if (!something_arrived(h, listen) && !h->dirty_count)
 		return true;
 	__atomic_store_n(&own_slot(h)->sleeping, 0, __ATOMIC_RELAXED);
 	return false;
@@ -776,6 +847,7 @@ static void host_destroy(struct smx_port *port)
 static const struct smx_port_ops host_ops = {
 	.send = host_send,
 	.poll = host_poll,
+	.has_news = host_has_news,
 	.destroy = host_destroy,
 	.admit = host_admit,
 	.numbers = host_numbers,

@@ -15,7 +15,7 @@
 #define LINK_MAGIC 0x736d78356c696e6bull
 
 enum {
-	LINK_VERSION = 1,
+	LINK_VERSION = 2,
 	SKIP = 1 << 30,		/* a record that fills the rest of the lane */
 };
 
@@ -25,7 +25,9 @@ static void attach(struct smx_link *link, struct smx_link_file *file)
 {
 	link->file = file;
 	for (unsigned int i = 0; i < SMX_LANES; i++)
-		link->lane[i] = (struct smx_lane){ .ctl = &file->ctl[i], .data = file->data[i] };
+		link->lane[i] = (struct smx_lane){
+			.ctl = &file->ctl[i], .data = file->data[i], .cleared = SMX_LANE_BYTES,
+		};
 }
 
 static struct smx_link_file *map(int fd)
@@ -148,6 +150,33 @@ bool smx_lane_has_room(struct smx_lane *lane, uint32_t size)
 	return lane->pos - lane->head_seen + want <= SMX_LANE_BYTES;
 }
 
+static inline void fetch_to_write(const void *p)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)p));
+#else
+	__builtin_prefetch(p, 1);
+#endif
+}
+
+/* Sees to it that the unit at pos, which was consumed, begins with 0. */
+static void clear(struct smx_lane *lane, uint64_t pos)
+{
+	uint64_t consumed = lane->head_seen + SMX_LANE_BYTES, end = pos + SMX_LANE_ALIGN;
+
+	if (__builtin_expect(pos < lane->cleared, 1))
+		return;
+	/* Who takes back a head loses what he has, and not we. */
+	if (consumed > end)
+		end = consumed < pos + SMX_LANE_CLEAR_BYTES ? consumed : pos + SMX_LANE_CLEAR_BYTES;
+	for (; pos < end; pos += SMX_LANE_ALIGN)
+		__atomic_store_n(word_at(lane, pos), 0, __ATOMIC_RELAXED);
+	lane->cleared = end;
+	/* Those that are next are fetched from the consumer meanwhile, all at once. */
+	for (end += SMX_LANE_CLEAR_BYTES; pos < end && pos < consumed; pos += SMX_LANE_ALIGN)
+		fetch_to_write(word_at(lane, pos));
+}
+
 void *smx_lane_reserve(struct smx_lane *lane, uint32_t size)
 {
 	uint32_t skipped;
@@ -156,7 +185,7 @@ void *smx_lane_reserve(struct smx_lane *lane, uint32_t size)
 		return NULL;
 	skipped = needs(lane, size) - size;
 	if (skipped) {
-		__atomic_store_n(word_at(lane, lane->pos + skipped), 0, __ATOMIC_RELAXED);
+		clear(lane, lane->pos + skipped);
 		__atomic_store_n(word_at(lane, lane->pos), SKIP | skipped, __ATOMIC_RELEASE);
 		lane->pos += skipped;
 	}
@@ -166,19 +195,31 @@ void *smx_lane_reserve(struct smx_lane *lane, uint32_t size)
 void smx_lane_publish(struct smx_lane *lane, void *record, uint32_t size)
 {
 	assert(record == word_at(lane, lane->pos));
-	__atomic_store_n(word_at(lane, lane->pos + size), 0, __ATOMIC_RELAXED);
+	clear(lane, lane->pos + size);
 	__atomic_store_n((uint32_t *)record, size, __ATOMIC_RELEASE);
 	lane->pos += size;
 }
 
+void smx_lane_abandon(struct smx_lane *lane)
+{
+	if (lane->cleared > lane->pos + SMX_LANE_ALIGN)
+		lane->cleared = lane->pos + SMX_LANE_ALIGN;
+}
+
 bool smx_lane_want_room(struct smx_lane *lane, uint32_t size)
 {
+	assert(2 * size + SMX_LANE_WANT_BYTES + SMX_LANE_ALIGN <= SMX_LANE_BYTES);
 	__atomic_store_n(&lane->ctl->want_room, 1, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	return !smx_lane_has_room(lane, size);
 }
 
 /* ------------------------------------------------------------------ consumer */
+
+bool smx_lane_has_news(const struct smx_lane *lane)
+{
+	return __atomic_load_n(word_at(lane, lane->pos), __ATOMIC_RELAXED) != 0;
+}
 
 const void *smx_lane_peek(struct smx_lane *lane, int32_t *size)
 {
@@ -198,6 +239,7 @@ const void *smx_lane_peek(struct smx_lane *lane, int32_t *size)
 			return NULL;
 		}
 		*size = (int32_t)word;
+		__builtin_prefetch(word_at(lane, lane->pos + word));
 		return lane->data + off;
 	}
 }
@@ -205,11 +247,25 @@ const void *smx_lane_peek(struct smx_lane *lane, int32_t *size)
 void smx_lane_consume(struct smx_lane *lane, uint32_t size)
 {
 	lane->pos += size;
+	if (lane->pos - lane->head_seen >= SMX_LANE_RELEASE_BYTES)
+		smx_lane_release(lane);
+}
+
+void smx_lane_release(struct smx_lane *lane)
+{
+	if (lane->head_seen == lane->pos)
+		return;
 	__atomic_store_n(&lane->ctl->head, lane->pos, __ATOMIC_RELEASE);
+	lane->head_seen = lane->pos;
 }
 
 bool smx_lane_take_want(struct smx_lane *lane)
 {
+	if (lane->pos - lane->want_seen < SMX_LANE_WANT_BYTES)
+		return false;
+	lane->want_seen = lane->pos;
+	smx_lane_release(lane);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (!__atomic_load_n(&lane->ctl->want_room, __ATOMIC_RELAXED))
 		return false;
 	return __atomic_exchange_n(&lane->ctl->want_room, 0, __ATOMIC_ACQ_REL);

@@ -2,9 +2,11 @@
 /* Lanes in shared memory: how records go from one process to another, in order.
  *
  * A link is a file with two lanes, made by its sender: one for requests and one for answers, so that
- * answers never wait behind requests. A record is published by its first word, its size; the word after the
- * last record is always 0, whatever payload lay there before. Neither end believes the other: sizes and
- * positions are checked, and a link that breaks a rule is not looked at again. */
+ * answers never wait behind requests. A record is published by its first word, its size, so that a short one
+ * travels in one cache line. The word after the last record is always 0, whatever payload lay there before: the
+ * producer clears a stretch of what was consumed at a time, for the consumer waits in the line behind the last
+ * record, and each store to it costs both a transfer. Neither end believes the other: sizes and positions are
+ * checked, and a link that breaks a rule is not looked at again. */
 #ifndef SMX_NET_SHM_H
 #define SMX_NET_SHM_H
 
@@ -18,6 +20,9 @@ enum {
 	SMX_LANE_BYTES = 256 << 10,
 	SMX_LANE_ALIGN = 64,
 	SMX_LANE_RECORD_MAX = 32 << 10,
+	SMX_LANE_CLEAR_BYTES = 1 << 10,
+	SMX_LANE_RELEASE_BYTES = SMX_LANE_BYTES / 16,	/* consumed, before the producer is told in any case */
+	SMX_LANE_WANT_BYTES = SMX_LANE_BYTES / 16,	/* the same, before want_room is looked at */
 };
 
 enum smx_link_can { SMX_CAN_UNKNOWN, SMX_CAN_PULL, SMX_CANNOT_PULL };
@@ -45,7 +50,9 @@ struct smx_lane {
 	struct smx_lane_ctl *ctl;
 	uint8_t *data;
 	uint64_t pos;			/* where the next record goes, or is; bytes, ever */
-	uint64_t head_seen;		/* producer: head when last looked at */
+	uint64_t head_seen;		/* producer: head when last looked at. Consumer: head as told */
+	uint64_t cleared;		/* producer: from pos up to here every unit begins with 0 */
+	uint64_t want_seen;		/* consumer: pos when want_room was last looked at */
 };
 
 struct smx_link {
@@ -65,14 +72,22 @@ void smx_link_close(struct smx_link *link);
 bool smx_lane_has_room(struct smx_lane *lane, uint32_t size);
 void *smx_lane_reserve(struct smx_lane *lane, uint32_t size);
 void smx_lane_publish(struct smx_lane *lane, void *record, uint32_t size);
-/* Asks to be told of room. RETURN false if there is room now after all. */
+/* What was reserved will not be published, but its bytes were written, all but the first word. */
+void smx_lane_abandon(struct smx_lane *lane);
+/* Asks to be told of room, so much that the lane need not be nearly empty for it. RETURN false if there is room now
+ * after all. */
 bool smx_lane_want_room(struct smx_lane *lane, uint32_t size);
 
 /* Consumer. The next record, or NULL; *size is -1 when the lane is broken. The size word is not to be read
  * again from the record. */
 const void *smx_lane_peek(struct smx_lane *lane, int32_t *size);
+/* Is there something to peek at? */
+bool smx_lane_has_news(const struct smx_lane *lane);
 void smx_lane_consume(struct smx_lane *lane, uint32_t size);
-/* RETURN whether the producer is to be woken; asked after what was consumed is visible to all. */
+/* Tells the producer of all that was consumed; sooner or later consume() does. */
+void smx_lane_release(struct smx_lane *lane);
+/* RETURN whether the producer is to be told of room. A look is not free, so there is one each SMX_LANE_WANT_BYTES: who
+ * waits for room has more than that before the consumer, who comes by here again. */
 bool smx_lane_take_want(struct smx_lane *lane);
 
 #endif

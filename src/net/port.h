@@ -47,6 +47,8 @@ struct smx_port_ops {
 	 * the part that a READ asks for) may be. After a false, room() is called when it is worth
 	 * trying again. */
 	bool (*admit)(struct smx_port *port, const struct smx_frame *f, uint64_t *most);
+	/* Might poll() find something? Costs little; NULL: ask poll(). What waits for a time is not news. */
+	bool (*has_news)(const struct smx_port *port);
 	/* The medium gives out queue-pair numbers: the next 1024 start at *first. */
 	bool (*numbers)(struct smx_port *port, uint32_t *first);
 	/* Nobody need poll from now on: whoever sends what listen names (enum smx_listen) rings the bell.
@@ -81,6 +83,7 @@ struct smx_port {
 	void (*room)(void *arg);	/* with deliver_arg */
 	bool immediate;			/* send() delivers, and poll() has nothing to do unless the bell changed */
 	bool untimed;			/* poll() does not look at now_ns */
+	bool polled;			/* poll() is called all the time: what can wait may wait for the next call */
 	uint32_t changes;		/* of bell and linked, and of who is reachable: counted */
 	bool linked;			/* other processes have made contact: polling may find something */
 	uint32_t *bell;			/* futex word that others change and wake; NULL: there are no others */

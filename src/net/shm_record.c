@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "net/shm_record.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { MTU_MIN_LOG = 7, MTU_MAX_LOG = 12 };
@@ -16,6 +17,8 @@ uint32_t smx_rec_head_bytes(const struct smx_frame *f)
 {
 	uint32_t n = sizeof(struct smx_rec);
 
+	if (smx_rec_has_remote(f->op))
+		n += sizeof(struct smx_rec_remote);
 	if (smx_rec_has_more(f->transport))
 		n += sizeof(struct smx_rec_more);
 	if (f->op == SMX_FRAME_ATOMIC_REQUEST)
@@ -46,33 +49,42 @@ static void write_more(struct smx_rec_more *m, const struct smx_frame *f)
 	m->hop_limit = f->hop_limit;
 	m->traffic_class = f->traffic_class;
 	m->sl = f->sl;
+	m->dc_stream = f->dc_stream;
 }
 
 uint8_t *smx_rec_write(struct smx_rec *rec, const struct smx_frame *f)
 {
 	uint32_t text = text_bytes(f);
 	uint8_t *at = (uint8_t *)(rec + 1);
+	struct smx_rec head;
 
-	rec->transport = f->transport;
-	rec->op = f->op;
-	rec->flags = flags(f);
-	rec->syndrome = f->syndrome;
-	rec->src_qpn = f->src_qpn;
-	rec->dst_qpn = f->dst_qpn;
-	rec->psn = f->psn;
-	rec->psn_count = f->psn_count;
-	rec->msn = f->msn;
-	rec->check = f->check;
-	rec->dc_stream = f->dc_stream;
-	rec->imm = f->imm;
-	rec->rkey = f->rkey;
-	rec->va = f->op == SMX_FRAME_ATOMIC_RESPONSE ? f->atomic[0] : f->va;
-	rec->dma_length = f->dma_length;
-	rec->length = (uint32_t)f->length;
-	rec->log_mtu = f->mtu_bytes ? (uint8_t)__builtin_ctz(f->mtu_bytes) : 0;
-	rec->runs = 0;
-	rec->text_bytes = (uint8_t)text;
-	rec->atomic_op = f->atomic_op;
+	assert(f->psn_count <= UINT16_MAX && f->length <= UINT32_MAX);
+	/* Made elsewhere: the record's line is not here yet, and part of a word cannot be written without it. */
+	head = (struct smx_rec){
+		.transport = f->transport,
+		.op = f->op,
+		.flags = flags(f),
+		.log_mtu = f->mtu_bytes ? (uint8_t)__builtin_ctz(f->mtu_bytes) : 0,
+		.src_qpn = f->src_qpn & 0xffffff,
+		.dst_qpn = f->dst_qpn & 0xffffff,
+		.code = f->op == SMX_FRAME_ATOMIC_REQUEST ? f->atomic_op : f->syndrome,
+		.psn = f->psn & 0xffffff,
+		.text_bytes = text & 0xff,
+		.psn_count = (uint16_t)f->psn_count,
+		.check = f->check,
+		.length = (uint32_t)f->length,
+		.imm = smx_frame_is_answer(f->op) ? f->msn : f->imm,
+	};
+	memcpy((uint8_t *)rec + sizeof(rec->size), (const uint8_t *)&head + sizeof(head.size),
+	       sizeof(head) - sizeof(head.size));
+	if (smx_rec_has_remote(f->op)) {
+		*(struct smx_rec_remote *)(void *)at = (struct smx_rec_remote){
+			.va = f->op == SMX_FRAME_ATOMIC_RESPONSE ? f->atomic[0] : f->va,
+			.dma_length = f->dma_length,
+			.rkey = f->rkey,
+		};
+		at += sizeof(struct smx_rec_remote);
+	}
 	if (smx_rec_has_more(f->transport)) {
 		write_more((struct smx_rec_more *)(void *)at, f);
 		at += sizeof(struct smx_rec_more);
@@ -86,6 +98,14 @@ uint8_t *smx_rec_write(struct smx_rec *rec, const struct smx_frame *f)
 		at += (text + 7) & ~7u;
 	}
 	return at;
+}
+
+void smx_rec_carry_ack(struct smx_rec *rec, uint32_t psn)
+{
+	assert(smx_rec_can_carry_ack(rec->transport, rec->op));
+	rec->flags |= SMX_REC_CARRIES_ACK;
+	rec->code = psn >> 16 & 0xff;
+	rec->check = psn & 0xffff;
 }
 
 static void read_more(struct smx_frame *f, const struct smx_rec_more *m)
@@ -102,11 +122,22 @@ static void read_more(struct smx_frame *f, const struct smx_rec_more *m)
 	f->hop_limit = m->hop_limit;
 	f->traffic_class = m->traffic_class;
 	f->sl = m->sl & 0xf;
+	f->dc_stream = m->dc_stream;
+}
+
+static void read_remote(struct smx_frame *f, const struct smx_rec_remote *m)
+{
+	f->va = m->va;
+	f->rkey = m->rkey;
+	f->dma_length = m->dma_length;
+	f->atomic[0] = f->va;
 }
 
 /* f need not be cleared: whatever the kind does not carry is set too. */
 static void read_head(struct smx_frame *f, const struct smx_rec *r)
 {
+	bool answer = smx_frame_is_answer(r->op);
+
 	f->transport = r->transport;
 	f->op = r->op;
 	f->first = r->flags & SMX_REC_FIRST;
@@ -116,20 +147,19 @@ static void read_head(struct smx_frame *f, const struct smx_rec *r)
 	f->solicited = r->flags & SMX_REC_SOLICITED;
 	f->ack_request = r->flags & SMX_REC_ACK_REQUEST;
 	f->dc_connect = r->flags & SMX_REC_DC_CONNECT;
-	f->src_qpn = r->src_qpn & 0xffffff;
-	f->dst_qpn = r->dst_qpn & 0xffffff;
-	f->psn = r->psn & 0xffffff;
+	f->src_qpn = r->src_qpn;
+	f->dst_qpn = r->dst_qpn;
+	f->psn = r->psn;
 	f->psn_count = r->psn_count;
-	f->imm = r->imm;
-	f->va = r->va;
-	f->rkey = r->rkey;
-	f->dma_length = r->dma_length;
-	f->atomic[0] = r->va;
-	f->atomic_op = r->atomic_op;
-	f->syndrome = r->syndrome;
-	f->msn = r->msn & 0xffffff;
+	f->imm = answer ? 0 : r->imm;
+	f->msn = answer ? r->imm & 0xffffff : 0;
+	f->va = 0;
+	f->rkey = 0;
+	f->dma_length = 0;
+	f->atomic_op = r->code;
+	f->syndrome = r->code;
 	f->check = r->check;
-	f->dc_stream = r->dc_stream;
+	f->dc_stream = 0;
 	f->mtu_bytes = r->log_mtu ? 1u << r->log_mtu : 0;
 	f->length = r->length;
 	f->flat = NULL;
@@ -148,6 +178,12 @@ static bool read_rest(struct smx_arrived *a, const struct smx_rec *r, const uint
 	struct smx_frame *f = &a->frame;
 	size_t padded = (r->text_bytes + 7u) & ~7u;
 
+	if (smx_rec_has_remote(f->op)) {
+		if ((size_t)(end - at) < sizeof(struct smx_rec_remote))
+			return false;
+		read_remote(f, (const struct smx_rec_remote *)(const void *)at);
+		at += sizeof(struct smx_rec_remote);
+	}
 	if (smx_rec_has_more(f->transport)) {
 		if ((size_t)(end - at) < sizeof(struct smx_rec_more))
 			return false;
@@ -200,6 +236,14 @@ bool smx_rec_read(const void *rec, uint32_t size, struct smx_arrived *a)
 		return false;
 	if (r.length && r.op != SMX_FRAME_SEND && r.op != SMX_FRAME_WRITE && r.op != SMX_FRAME_READ_RESPONSE)
 		return false;
+	a->carries_ack = r.flags & SMX_REC_CARRIES_ACK;
+	if (a->carries_ack) {
+		if (!smx_rec_can_carry_ack(r.transport, r.op))
+			return false;
+		a->ack_psn = (uint32_t)r.code << 16 | r.check;
+		r.code = 0;
+		r.check = 0;
+	}
 	read_head(&a->frame, &r);
 	return read_rest(a, &r, (const uint8_t *)rec + sizeof(r), (const uint8_t *)rec + size);
 }

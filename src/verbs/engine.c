@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/fast_clock.h"
 #include "base/guard.h"
 #include "base/settings.h"
 #include "base/share.h"
@@ -34,8 +35,10 @@ enum {
 	SERVES = 8,
 	/* Polls that found nothing before the processor is offered to others, the peer perhaps; and between
 	 * offers. */
-	FRUITLESS_POLLS = 512,
-	FRUITLESS_AGAIN = 32,
+	FRUITLESS_POLLS = 4096,
+	FRUITLESS_AGAIN = 512,
+	/* Between looks at the clock by those who poll empty queues. */
+	LATE_POLLS = 256,
 	/* At the end of the process: looks at a held lock, a millisecond apart. */
 	EXIT_TRIES = 500,
 };
@@ -256,13 +259,36 @@ static bool leave_ring(struct smx_ring *ring)
 	}
 }
 
+static inline void count_visit(void)
+{
+	__atomic_store_n(&smx_engine.visits, smx_engine.visits + 1, __ATOMIC_RELAXED);
+}
+
+/* Somebody is about to wait for an event: the thread is to be woken again for what comes. Inside. */
+static void listen_again(void)
+{
+	smx_engine.deaf = false;
+	smx_dev_polled(smx_engine.dev, false);
+	if (!smx_dev_doze(smx_engine.dev, true, true))
+		smx_engine_turn();
+}
+
 void smx_engine_ring(struct smx_ring *ring)
 {
+	bool left = false;
+
 	if (try_enter())
 		ring_device(ring);
 	else if (leave_ring(ring))
 		return;
-	smx_engine_turn();
+	else
+		left = true;
+	count_visit();
+	/* Mostly nobody waits for a receive. */
+	if (left || smx_engine.watched || ring->kind == SMX_RING_CQ || smx_dev_is_ready(smx_engine.dev))
+		smx_engine_turn();
+	if (ring->kind == SMX_RING_CQ && smx_engine.deaf)
+		listen_again();
 	leave();
 }
 
@@ -319,24 +345,20 @@ void smx_engine_ring_drain(struct smx_ring *ring)
 	smx_engine_unlock();
 }
 
-static bool offer_processor(bool fruitless)
+/* The thread wakes for what is due, where there is one; from a nap it may come late. */
+static bool is_due(uint64_t due_ns)
 {
-	static __thread uint32_t polls;
-
-	if (!fruitless) {
-		polls = 0;
-		return false;
-	}
-	if (++polls < FRUITLESS_POLLS + FRUITLESS_AGAIN)
-		return false;
-	polls = FRUITLESS_POLLS;
-	return true;
+	if (!due_ns || due_ns == UINT64_MAX)
+		return !due_ns;
+	return (!smx_engine.has_thread || !smx_engine.linked || smx_engine.fruitless % LATE_POLLS == 0) &&
+	       smx_clock_ns() >= due_ns;
 }
 
 bool smx_engine_poll(void)
 {
 	struct smx_dev_arrivals before, after;
-	bool fruitless;
+	uint32_t fruitless;
+	bool turned;
 	uint64_t due_ns = __atomic_load_n(&smx_engine.due_ns, __ATOMIC_RELAXED);
 
 	if (!__atomic_load_n(&smx_engine.watched, __ATOMIC_RELAXED) &&
@@ -346,14 +368,21 @@ bool smx_engine_poll(void)
 	}
 	if (!try_enter())
 		return false;	/* whoever is inside turns it */
-	before = smx_dev_arrivals(smx_engine.dev);
-	smx_engine_turn();
-	after = smx_dev_arrivals(smx_engine.dev);
-	fruitless = before.requests == after.requests && before.answers == after.answers;
+	count_visit();
+	fruitless = ++smx_engine.fruitless;
+	turned = smx_engine.watched || __atomic_load_n(&smx_engine.rings, __ATOMIC_RELAXED) ||
+		 smx_dev_has_news(smx_engine.dev) || is_due(due_ns);
+	if (turned) {
+		before = smx_dev_arrivals(smx_engine.dev);
+		smx_engine_turn();
+		after = smx_dev_arrivals(smx_engine.dev);
+		if (before.requests != after.requests || before.answers != after.answers)
+			smx_engine.fruitless = 0;
+	}
 	leave();
-	if (smx_engine.linked && offer_processor(fruitless))
+	if (fruitless > FRUITLESS_POLLS && fruitless % FRUITLESS_AGAIN == 0 && smx_engine.linked)
 		sched_yield();
-	return true;
+	return turned;
 }
 
 static void watch_one_more(void)
@@ -412,7 +441,7 @@ void smx_engine_uar_gone(struct smx_uar_page *page)
 static uint64_t env_now(void *arg)
 {
 	(void)arg;
-	return smx_clock_ns();
+	return smx_fast_clock_ns(&smx_engine.clock);
 }
 
 static void env_cq_event(void *cookie, void *arg)
@@ -450,6 +479,7 @@ static void fork_child(void)
 	__atomic_store_n(&smx_engine.word, 0, __ATOMIC_RELAXED);
 	smx_engine.has_thread = false;
 	smx_engine.stop = false;
+	smx_engine.deaf = false;
 	smx_engine.thread_until_ns = UINT64_MAX;
 	smx_uar_pages_fork_child();
 	refusals.lock = 0;

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/fast_clock.h"
+
 struct smx_engine_state {
 	/* What threads that find their queue empty read all the time, and seldom changes: apart
 	 * from what everyone who enters writes. */
@@ -23,6 +25,10 @@ struct smx_engine_state {
 	bool watch_found; /* a watched queue had work since the thread looked last */
 	uint64_t store_until_ns; /* a stopped store may not have happened yet; 0: none */
 	bool has_thread, stop;
+	bool deaf; /* the thread naps, and nobody wakes it for what comes: pollers take that */
+	uint32_t fruitless; /* polls since something came */
+	uint32_t visits; /* of the program's threads that post or poll, ever; written inside, read anywhere */
+	struct smx_fast_clock clock;
 	/* When the thread wakes by itself: 0 while it is awake, UINT64_MAX without one. */
 	uint64_t thread_until_ns;
 	/* Futex the thread sleeps on: wake_seq, or the bell that other processes ring too. */

@@ -28,6 +28,8 @@ enum {
 	/* While pollers take what other processes send: between looks whether they still do. */
 	HOST_NAP_MIN_NS = 50000,
 	HOST_NAP_MAX_NS = 1000000,
+	/* Visits in such a nap that say that they do. */
+	BUSY_VISITS = 4,
 	/* Some kernels lose a page's protection when they move or swap it: even asleep the thread
 	 * looks at the records. */
 	WATCH_SLEEP_MAX_NS = 250000000,
@@ -70,33 +72,55 @@ static bool note_store(void)
 	return true;
 }
 
-/* How the thread learns of what other processes send. It listens for requests and answers, and is woken for
- * the first of either that arrives while it sleeps. Where pollers have taken all of a kind before it came,
- * waking it for that kind is a waste: it is deaf to it, and naps, as long as they do. */
+/* How the thread learns of what other processes send. It is woken for the first that arrives while it sleeps.
+ * While the program's threads turn the device all the time, that is a waste, and so is looking itself: it naps, and
+ * looks whether they still do. */
 struct listener {
-	bool deaf_requests, deaf_answers;
-	uint64_t nap_ns;	/* 0 unless deaf */
-	struct smx_dev_arrivals before;	/* when it went to sleep */
+	uint32_t visits;	/* when last looked at */
+	uint64_t nap_ns;	/* 0: it listens */
 };
 
-/* RETURN whether the turn found anything. */
+/* RETURN whether the program's threads were there since it was asked last. */
+static bool visitors(struct listener *l)
+{
+	uint32_t visits = __atomic_load_n(&smx_engine.visits, __ATOMIC_RELAXED), before = l->visits;
+
+	l->visits = visits;
+	return visits - before >= BUSY_VISITS;
+}
+
+/* Sleeps as long as there are visitors, nothing is due, and *word is seq. From outside: whoever is inside may wait
+ * for this processor. What becomes due meanwhile is seen in time by pollers, or when a nap ends. */
+static void nap(uint32_t *word, uint32_t seq, uint64_t end_ns, struct listener *l)
+{
+	for (;;) {
+		uint64_t now_ns = smx_clock_ns(), until_ns = now_ns + l->nap_ns;
+		uint64_t due_ns = __atomic_load_n(&smx_engine.due_ns, __ATOMIC_RELAXED);
+
+		due_ns = end_ns < due_ns ? end_ns : due_ns;
+		if (now_ns >= due_ns || __atomic_load_n(word, __ATOMIC_ACQUIRE) != seq)
+			return;
+		smx_futex_wait(word, seq, until_ns < due_ns ? until_ns : due_ns);
+		if (!visitors(l)) {
+			l->nap_ns = 0;
+			return;
+		}
+		l->nap_ns = l->nap_ns * 2 > HOST_NAP_MAX_NS ? HOST_NAP_MAX_NS : l->nap_ns * 2;
+	}
+}
+
+/* RETURN whether something was found. */
 static bool after_sleep(struct listener *l)
 {
-	struct smx_dev_arrivals by_others = smx_dev_arrivals(smx_engine.dev), all;
-	bool found;
+	struct smx_dev_arrivals before = smx_dev_arrivals(smx_engine.dev), after;
 
+	if (!l->nap_ns && visitors(l))
+		l->nap_ns = HOST_NAP_MIN_NS;
+	if (l->nap_ns && !smx_engine.watched && smx_clock_ns() < smx_engine.due_ns)
+		return false;
 	smx_engine_turn();
-	all = smx_dev_arrivals(smx_engine.dev);
-	found = all.requests != by_others.requests || all.answers != by_others.answers;
-	l->deaf_requests = all.requests == by_others.requests && all.requests != l->before.requests;
-	l->deaf_answers = all.answers == by_others.answers && all.answers != l->before.answers;
-	if (!l->deaf_requests && !l->deaf_answers)
-		l->nap_ns = 0;
-	else
-		l->nap_ns = !l->nap_ns ? HOST_NAP_MIN_NS :
-			    l->nap_ns * 2 > HOST_NAP_MAX_NS ? HOST_NAP_MAX_NS : l->nap_ns * 2;
-	l->before = all;
-	return found;
+	after = smx_dev_arrivals(smx_engine.dev);
+	return before.requests != after.requests || before.answers != after.answers;
 }
 
 /* Something came; more may come soon, and going to sleep and being woken takes longer than a look. */
@@ -123,18 +147,21 @@ static void sleep_until(uint64_t due_ns, struct listener *l)
 
 	if (note_store())
 		return;
-	if (l->nap_ns) {
-		uint64_t nap_end_ns = smx_clock_ns() + l->nap_ns;
-
-		due_ns = nap_end_ns < due_ns ? nap_end_ns : due_ns;
-	}
-	l->before = smx_dev_arrivals(smx_engine.dev);
-	if (!smx_dev_doze(smx_engine.dev, !l->deaf_requests, !l->deaf_answers))
+	smx_engine.deaf = l->nap_ns;
+	smx_dev_polled(smx_engine.dev, smx_engine.deaf);
+	if (!smx_dev_doze(smx_engine.dev, !smx_engine.deaf, !smx_engine.deaf)) {
+		smx_engine.deaf = false;
 		return;
-	smx_engine.thread_until_ns = due_ns;
+	}
+	smx_engine.thread_until_ns = smx_engine.deaf ? 0 : due_ns;
 	smx_engine_leave();
-	smx_futex_wait(word, seq, due_ns);
+	if (l->nap_ns)
+		nap(word, seq, due_ns, l);
+	else
+		smx_futex_wait(word, seq, due_ns);
 	smx_engine_enter();
+	smx_engine.deaf = false;
+	smx_dev_polled(smx_engine.dev, false);
 	smx_engine.thread_until_ns = 0;
 	smx_dev_doze(smx_engine.dev, false, false);
 	note_store();
@@ -206,7 +233,7 @@ static void *device_thread(void *arg)
 	(void)arg;
 	smx_thread_begin("softmlx5");
 	smx_engine_enter();
-	listener.before = smx_dev_arrivals(smx_engine.dev);
+	listener.visits = smx_engine.visits;
 	while (!smx_engine.stop) {
 		if (after_sleep(&listener) && smx_engine.due_ns)
 			look_again(&listener);

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* ACKs in a lane. One says that all before it arrived, so of a run the last is enough: it waits, written and not
+ * published, until another queue pair's comes, until a request leaves the other way and takes it along, or until its
+ * sender publishes it. */
+#ifndef SMX_SHM_ACK_H
+#define SMX_SHM_ACK_H
+
+#include "net/net_shm.h"
+#include "net/shm_record.h"
+
+struct smx_shm_ack {
+	struct smx_rec *rec;	/* in the lane of answers; NULL: none waits */
+	uint32_t size, src_qpn, dst_qpn, psn;
+	uint16_t stream;
+	uint8_t transport;
+};
+
+static inline uint32_t smx_rec_lane_bytes(uint64_t bytes)
+{
+	return (uint32_t)((bytes + SMX_LANE_ALIGN - 1) & ~(uint64_t)(SMX_LANE_ALIGN - 1));
+}
+
+static inline bool smx_shm_is_ack(const struct smx_frame *f)
+{
+	return f->op == SMX_FRAME_ACK && (f->syndrome & 0x60) == SMX_AETH_ACK && !f->text;
+}
+
+/* Before anything else goes into the lane. */
+void smx_shm_ack_publish(struct smx_shm_ack *a, struct smx_lane *answers);
+/* f, which smx_shm_is_ack(), waits from now on. RETURN false when there is no room for it. */
+bool smx_shm_ack_put(struct smx_shm_ack *a, struct smx_lane *answers, const struct smx_frame *f);
+/* rec, which f was written to, is about to be published: the ACK that waits goes with it if it is the other
+ * direction's. */
+void smx_shm_ack_carry(struct smx_shm_ack *a, struct smx_lane *answers, struct smx_rec *rec, const struct smx_frame *f);
+/* The ACK that came with a request. out: zeroes, or one made before. */
+void smx_shm_ack_carried(const struct smx_arrived *a, struct smx_frame *out);
+
+#endif
