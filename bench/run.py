@@ -55,8 +55,11 @@ class Poster:
         self.prefix = [str(launcher), str(build)] if theirs else []
         self.env = dict(os.environ) if theirs else dict(os.environ, SOFTMLX5_DEVICE='off',
                                                         LD_LIBRARY_PATH=str(build / 'lib'))
+        # Both on one processor: only one runs at a time, and processors may differ.
+        processor = {min(os.sched_getaffinity(0))}
         self.process = subprocess.Popen([*self.prefix, self.program], env=self.env, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True, bufsize=1)
+                                        stdout=subprocess.PIPE, text=True, bufsize=1,
+                                        preexec_fn=lambda: os.sched_setaffinity(0, processor))
 
     def builders(self):
         return subprocess.run([*self.prefix, self.program, '--list'], env=self.env, check=True, text=True,
