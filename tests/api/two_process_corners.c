@@ -194,8 +194,8 @@ static struct t_qp connect_to_target(uint32_t stage)
 
 	wait_word(&page->ready[0], stage, "the target starts");
 	attr = t_attr(env, page->qpn);
-	attr.timeout = 12;
-	attr.retry_cnt = 3;
+	attr.timeout = 14;
+	attr.retry_cnt = 7;
 	t_to_rts(q.qp, &attr);
 	page->got[0] = q.qp->qp_num;
 	page->ready[1] = stage;
