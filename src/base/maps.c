@@ -42,25 +42,14 @@ static bool is_kept(void)
 
 static bool ask(uint64_t addr, struct smx_mapping *out)
 {
-	char name[16] = "";
-	struct query q = {
-		.size = sizeof(q), .flags = QUERY_OR_NEXT, .addr = addr,
-		.name_addr = (uintptr_t)name, .name_bytes = sizeof(name),
-	};
+	struct query q = { .size = sizeof(q), .flags = QUERY_OR_NEXT, .addr = addr };
 
-	/* A name that is longer than the room for it is a file's, or the program's choice. */
-	if (ioctl(kept, QUERY, &q)) {
-		if (errno != ENAMETOOLONG)
-			return false;
-		q = (struct query){ .size = sizeof(q), .flags = QUERY_OR_NEXT, .addr = addr };
-		if (ioctl(kept, QUERY, &q))
-			return false;
-	}
+	if (ioctl(kept, QUERY, &q))
+		return false;
 	*out = (struct smx_mapping){
 		.start = q.vma_start, .end = q.vma_end, .offset = q.vma_offset, .inode = q.inode,
 		.dev_major = q.dev_major, .dev_minor = q.dev_minor,
 		.prot = (int)(q.vma_flags & 7), .shared = q.vma_flags & VMA_SHARED,
-		.special = !q.inode && name[0] == '[' && strcmp(name, "[heap]") && strncmp(name, "[anon:", 6),
 	};
 	return true;
 }
@@ -115,7 +104,6 @@ static size_t line(struct smx_maps *m)
 static void parse(char *text, struct smx_mapping *out)
 {
 	char *at, *rights;
-	bool named;
 
 	*out = (struct smx_mapping){ .start = strtoull(text, &at, 16) };
 	out->end = strtoull(at + 1, &at, 16);
@@ -126,10 +114,7 @@ static void parse(char *text, struct smx_mapping *out)
 	out->offset = strtoull(rights + 4, &at, 16);
 	out->dev_major = (uint32_t)strtoul(at, &at, 16);
 	out->dev_minor = (uint32_t)strtoul(at + 1, &at, 16);
-	out->inode = strtoull(at, &at, 10);
-	at += strspn(at, " ");
-	named = *at == '[';
-	out->special = !out->inode && named && strcmp(at, "[heap]") && strncmp(at, "[anon:", 6);
+	out->inode = strtoull(at, NULL, 10);
 }
 
 static bool next_line(struct smx_maps *m, struct smx_mapping *out)

@@ -14,7 +14,6 @@ struct smx_mapping {
 	uint32_t dev_major, dev_minor;
 	int prot;			/* PROT_READ, PROT_WRITE, PROT_EXEC */
 	bool shared;
-	bool special;			/* a stack, or the kernel's own */
 };
 
 /* A walk from an address up; what is mapped may be changed meanwhile, below the mapping that was seen last. */

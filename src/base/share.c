@@ -220,12 +220,12 @@ static bool is_shared(const struct smx_mapping *m)
 /* Private memory, and what became private again while there were threads. */
 static bool is_movable(const struct smx_mapping *m)
 {
-	if (m->shared || m->special || m->prot != RW)
+	if (m->shared || m->prot != RW)
 		return false;
 	return !m->inode || (is_ours(m) && m->offset == m->start);
 }
 
-/* Such a mapping refuses the flag unless it is a stack; the rights are what they were. */
+/* A mapping refuses the flag unless it is a stack; the rights are what they were. */
 static bool grows_down(uint64_t addr)
 {
 	return !mprotect(at(addr), PAGE_BYTES, RW | PROT_GROWSDOWN);

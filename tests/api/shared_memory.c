@@ -254,13 +254,13 @@ static void forked(const void *arg)
 	free(q);
 }
 
-struct counter { volatile uint64_t *word; volatile bool stop; uint64_t n; };
+struct counter { volatile uint64_t *word; bool stop; uint64_t n; };
 
 static void *count(void *arg)
 {
 	struct counter *c = arg;
 
-	for (; !c->stop; c->n++)
+	for (; !__atomic_load_n(&c->stop, __ATOMIC_RELAXED); c->n++)
 		c->word[c->n % 100 * 512]++;
 	return NULL;
 }
@@ -283,7 +283,7 @@ static void beside_a_thread(const void *arg)
 			dereg(mr);
 		dereg(part);
 	}
-	c.stop = true;
+	__atomic_store_n(&c.stop, true, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
 	for (int i = 0; i < 100; i++)
 		sum += c.word[i * 512];

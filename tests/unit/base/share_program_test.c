@@ -49,10 +49,12 @@ static void memory_mapped_anew_under_a_share(void **state)
 
 static void memory_moved_under_a_share(void **state)
 {
-	uint8_t *p = pages(8 * PAGE), *to = pages(64 * PAGE), *q;
+	uint8_t *p = pages(8 * PAGE), *to = pages(64 * PAGE), *other = pages(PAGE), *q;
 
 	(void)state;
 	fill(p, 8 * PAGE, 9);
+	other[0] = 1;
+	assert_true(share(other, PAGE));
 	assert_true(share(p, 4 * PAGE));
 	q = mremap(p, 8 * PAGE, 8 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to);
 	if (q == MAP_FAILED)	/* older kernels move one mapping at a time */
@@ -64,6 +66,8 @@ static void memory_moved_under_a_share(void **state)
 	q[5] = (uint8_t)(5 * 7 + 9);
 	drop(p, 4 * PAGE);
 	assert_true(is_filled(q, 4 * PAGE, 9));
+	assert_int_equal(file_bytes(), PAGE);	/* the other region's */
+	drop(other, PAGE);
 	assert_int_equal(file_bytes(), 0);
 	/* What a peer goes on storing is not seen, and does not stay. */
 	poke(p + 5, 0x55);
@@ -71,6 +75,7 @@ static void memory_moved_under_a_share(void **state)
 	assert_true(share(q, 1));
 	drop(q, 1);
 	munmap(p, 8 * PAGE);
+	munmap(other, PAGE);
 	munmap(to, 64 * PAGE);
 }
 
@@ -122,18 +127,19 @@ static void calloc_after_free_is_zero(void **state)
 
 static void pinned_pages_are_not_exchanged(void **state)
 {
-	uint8_t *p = pages(2 * PAGE), *locked = pages(PAGE);
+	uint8_t *p = pages(3 * PAGE), *locked = pages(PAGE);
 
 	(void)state;
-	fill(p, 2 * PAGE, 1);
+	fill(p, 3 * PAGE, 1);
 	/* Not by libc's name, which a sanitizer makes do nothing. */
 	if (syscall(SYS_mlock, locked, PAGE)) {
-		munmap(p, 2 * PAGE);
+		munmap(p, 3 * PAGE);
 		skip();
 	}
 	refuse(p, PAGE, "memory while some is locked");
 	syscall(SYS_munlock, locked, PAGE);
 	assert_true(share(p, PAGE));
+	assert_true(share(p + 2 * PAGE, PAGE));
 	syscall(SYS_mlock, locked, PAGE);
 	drop(p, PAGE);
 	assert_true(is_shared(p));
@@ -142,7 +148,9 @@ static void pinned_pages_are_not_exchanged(void **state)
 	assert_true(share(p + PAGE, PAGE));
 	drop(p + PAGE, PAGE);
 	assert_false(is_shared(p));
-	munmap(p, 2 * PAGE);
+	drop(p + 2 * PAGE, PAGE);
+	assert_true(is_filled(p, 3 * PAGE, 1));
+	munmap(p, 3 * PAGE);
 	munmap(locked, PAGE);
 }
 
@@ -242,6 +250,8 @@ static pid_t fork_around(void)
 		smx_share_fork_parent();
 	else
 		smx_share_fork_child();
+	if (!pid)
+		other_threads = threads() - 1;
 	return pid;
 }
 
@@ -253,8 +263,18 @@ static void wait_good(pid_t pid)
 	assert_int_equal(status, 0);
 }
 
+static unsigned int open_files(void)
+{
+	unsigned int n = 0;
+
+	for (int fd = 0; fd < 1000; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
 static void a_child_has_copies_of_its_own(void **state)
 {
+	unsigned int files;
 	uint8_t *p = pages(9 * MIB), *heap = malloc(5000);
 	int go[2];
 	pid_t pid;
@@ -266,11 +286,14 @@ static void a_child_has_copies_of_its_own(void **state)
 	assert_true(share(heap, 5000));
 	assert_int_equal(mprotect(p + 8 * MIB, PAGE, PROT_READ), 0);
 	assert_int_equal(pipe(go), 0);
+	files = open_files();
 	pid = fork_around();
 	if (!pid) {
 		char c;
 		bool good = is_filled(p, 6 * MIB, 1) && is_filled(heap, 5000, 2);
 
+		/* The parent's memfd is closed, and nothing is open that was not. */
+		good = good && open_files() < files;
 		fill(p, 9 * MIB - MIB, 70);
 		fill(heap, 5000, 71);
 		good = good && read(go[0], &c, 1) == 1 && is_filled(p, 8 * MIB, 70) && is_filled(heap, 5000, 71);
@@ -283,6 +306,7 @@ static void a_child_has_copies_of_its_own(void **state)
 	}
 	fill(p, 6 * MIB, 3);
 	assert_true(is_shared(p));
+	assert_int_equal(open_files(), files);
 	assert_int_equal(write(go[1], "x", 1), 1);
 	wait_good(pid);
 	assert_true(is_filled(p, 6 * MIB, 3));
