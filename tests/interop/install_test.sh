@@ -38,6 +38,8 @@ check "a program compiles with pkg-config softmlx5" cc "$tmp/p.c" $flags -o "$tm
 check "and runs" "$tmp/p"
 check "softmlx5 info finds its libraries" "$tmp/usr/bin/softmlx5" info
 check "softmlx5 run starts a program on them" "$tmp/usr/bin/softmlx5" run "$tmp/p"
+check "softmlx5 run shows the device's files" "$tmp/usr/bin/softmlx5" run sh -c \
+	'test -c /dev/infiniband/uverbs0 && grep -q 0x1021 /sys/class/infiniband/mlx5_0/device/device'
 for page in softmlx5.1 softmlx5-run.1 softmlx5-info.1 softmlx5-config.1 softmlx5-decode.1 softmlx5-ps.1 softmlx5_last_refusal.3; do
 	check "man page $page" test -s "$tmp/usr/share/man/man${page##*.}/$page"
 done

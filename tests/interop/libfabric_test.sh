@@ -8,8 +8,7 @@ set -u
 need fi_info
 
 "$tool" run fi_info -p verbs >"$folder/info" 2>&1
-for endpoint in 'mlx5_0 FI_EP_MSG FI_PROTO_RDMA_CM_IB_RC' 'mlx5_0-dgram FI_EP_DGRAM FI_PROTO_IB_UD' \
-	'mlx5_0-dgram FI_EP_RDM FI_PROTO_RXD'; do
+for endpoint in 'mlx5_0-dgram FI_EP_DGRAM FI_PROTO_IB_UD' 'mlx5_0-dgram FI_EP_RDM FI_PROTO_RXD'; do
 	read -r domain type protocol <<<"$endpoint"
 	if grep -A 3 "domain: $domain\$" "$folder/info" | grep -A 1 "type: $type\$" | grep -q "protocol: $protocol\$"; then
 		echo "ok - fi_info -p verbs: $endpoint"
