@@ -79,17 +79,40 @@ static void leave_others_alone(void)
 	write_to("/proc/self/gid_map", text);
 }
 
+static bool registry_path(char *path, size_t len)
+{
+	struct stat net;
+
+	if (!own_registry || stat("/proc/self/ns/net", &net))
+		return false;
+	snprintf(path, len, "/dev/shm/softmlx5-%u-%lu", geteuid(), (unsigned long)net.st_ino);
+	return true;
+}
+
 /* The registry's folder, with what lies in it. */
 static uint64_t shared_files(void)
 {
-	struct stat net;
 	char path[64];
 
-	if (!own_registry || stat("/proc/self/ns/net", &net))
-		return 0;
-	snprintf(path, sizeof(path), "/dev/shm/softmlx5-%u-%lu", getuid(),
-		 (unsigned long)net.st_ino);
-	return entries(path);
+	return registry_path(path, sizeof(path)) ? entries(path) : 0;
+}
+
+/* What lies in a new namespace's folder was left by processes that were killed in an old one with
+ * its number; and what lies there after a failure, by ours. */
+static void remove_registry(void)
+{
+	char path[64], name[400];
+	struct dirent *e;
+	DIR *dir;
+
+	if (!registry_path(path, sizeof(path)) || !(dir = opendir(path)))
+		return;
+	while ((e = readdir(dir))) {
+		snprintf(name, sizeof(name), "%s/%s", path, e->d_name);
+		unlink(name);
+	}
+	closedir(dir);
+	rmdir(path);
 }
 
 static struct footprint footprint_of(pid_t pid)
@@ -245,6 +268,7 @@ static int say(void)
 			printf("#   %-36s %" PRIu64 "\n", ibv_wc_status_str((enum ibv_wc_status)i),
 			       a->status[i] + b->status[i]);
 	if (common->failed) {
+		remove_registry();
 		printf("not ok - soak, --seed %" PRIu64 ": %s\n", common->seed, common->why);
 		return 1;
 	}
@@ -334,6 +358,7 @@ int main(int argc, char **argv)
 	w.rng = o.seed | 1;
 	printf("# soak --seed %" PRIu64 " --seconds %u --conns %u\n", o.seed, o.seconds, o.conns);
 	leave_others_alone();
+	remove_registry();
 	fflush(stdout);
 	start("/proc/self/exe", fd);
 	watch(o.seconds, o.pauses);
