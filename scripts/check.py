@@ -148,7 +148,7 @@ def tree():
 
 def soak(folder, seconds, conns=900):
     program = str(folder / 'bench/soak')
-    yield (f'{folder.name}/bench/soak', [program, '--seconds', str(seconds), '--conns', str(conns)], {})
+    yield (f'{folder.name}/bench/soak', [program, '--no-dc', '--seconds', str(seconds), '--conns', str(conns)], {})
 
 
 def quick(requests=20000, soak_seconds=10):

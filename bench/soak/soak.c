@@ -2,7 +2,7 @@
 /* Two processes and their many connections: everything that can be posted, and everything that can
  * go wrong.
  *
- * usage: soak [--seconds N] [--seed N] [--conns N] [--calm] [--no-pauses]
+ * usage: soak [--seconds N] [--seed N] [--conns N] [--calm] [--no-dc] [--no-pauses]
  *
  * Starts both processes, stops one of them for a moment now and then, watches that neither grows,
  * and ends with one line: ok - ..., or not ok - ... with the seed and the first thing that was
@@ -279,7 +279,7 @@ static int say(void)
 struct options {
 	uint32_t seconds, conns;
 	uint64_t seed;
-	bool calm, pauses;
+	bool calm, no_dc, pauses;
 	int side, fd;
 };
 
@@ -291,10 +291,15 @@ static struct options parse(int argc, char **argv)
 			     .pauses = true,
 			     .side = -1 };
 	static const struct option names[] = {
-		{ "seconds", 1, NULL, 's' },   { "seed", 1, NULL, 'S' },
-		{ "conns", 1, NULL, 'c' },     { "calm", 0, NULL, 'q' },
-		{ "no-pauses", 0, NULL, 'p' }, { "side", 1, NULL, 'i' },
-		{ "fd", 1, NULL, 'f' },        { 0 },
+		{ "seconds", 1, NULL, 's' },
+		{ "seed", 1, NULL, 'S' },
+		{ "conns", 1, NULL, 'c' },
+		{ "calm", 0, NULL, 'q' },
+		{ "no-dc", 0, NULL, 'd' },
+		{ "no-pauses", 0, NULL, 'p' },
+		{ "side", 1, NULL, 'i' },
+		{ "fd", 1, NULL, 'f' },
+		{ 0 },
 	};
 	int c;
 
@@ -308,6 +313,9 @@ static struct options parse(int argc, char **argv)
 			break;
 		case 'c':
 			o.conns = (uint32_t)strtoul(optarg, NULL, 0);
+			break;
+		case 'd':
+			o.no_dc = true;
 			break;
 		case 'q':
 			o.calm = true;
@@ -355,6 +363,7 @@ int main(int argc, char **argv)
 	common->seed = o.seed;
 	common->conns = o.conns;
 	common->calm = o.calm;
+	common->no_dc = o.no_dc;
 	w.rng = o.seed | 1;
 	printf("# soak --seed %" PRIu64 " --seconds %u --conns %u\n", o.seed, o.seconds, o.conns);
 	leave_others_alone();
