@@ -118,16 +118,18 @@ static void remove_registry(void)
 static struct footprint footprint_of(pid_t pid)
 {
 	struct footprint f = { .files = shared_files() };
-	unsigned long long size, resident;
-	char path[64];
+	unsigned long long anonymous;
+	char path[64], line[200];
 	FILE *file;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
 	f.fds = entries(path);
-	snprintf(path, sizeof(path), "/proc/%d/statm", pid);
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
 	file = fopen(path, "r");
-	if (file && fscanf(file, "%llu %llu", &size, &resident) == 2)
-		f.resident = resident * 4096;
+	/* What the process shares with the other comes and goes as it is used. */
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "RssAnon: %llu kB", &anonymous) == 1)
+			f.resident = anonymous << 10;
 	if (file)
 		fclose(file);
 	return f;
