@@ -2,7 +2,7 @@
 /* Two processes and their many connections: everything that can be posted, and everything that can
  * go wrong.
  *
- * usage: soak [--seconds N] [--seed N] [--conns N] [--calm] [--no-pauses]
+ * usage: soak [--seconds N] [--seed N] [--conns N] [--calm] [--no-dc] [--no-pauses]
  *
  * Starts both processes, stops one of them for a moment now and then, watches that neither grows,
  * and ends with one line: ok - ..., or not ok - ... with the seed and the first thing that was
@@ -79,32 +79,57 @@ static void leave_others_alone(void)
 	write_to("/proc/self/gid_map", text);
 }
 
+static bool registry_path(char *path, size_t len)
+{
+	struct stat net;
+
+	if (!own_registry || stat("/proc/self/ns/net", &net))
+		return false;
+	snprintf(path, len, "/dev/shm/softmlx5-%u-%lu", geteuid(), (unsigned long)net.st_ino);
+	return true;
+}
+
 /* The registry's folder, with what lies in it. */
 static uint64_t shared_files(void)
 {
-	struct stat net;
 	char path[64];
 
-	if (!own_registry || stat("/proc/self/ns/net", &net))
-		return 0;
-	snprintf(path, sizeof(path), "/dev/shm/softmlx5-%u-%lu", getuid(),
-		 (unsigned long)net.st_ino);
-	return entries(path);
+	return registry_path(path, sizeof(path)) ? entries(path) : 0;
+}
+
+/* What lies in a new namespace's folder was left by processes that were killed in an old one with
+ * its number; and what lies there after a failure, by ours. */
+static void remove_registry(void)
+{
+	char path[64], name[400];
+	struct dirent *e;
+	DIR *dir;
+
+	if (!registry_path(path, sizeof(path)) || !(dir = opendir(path)))
+		return;
+	while ((e = readdir(dir))) {
+		snprintf(name, sizeof(name), "%s/%s", path, e->d_name);
+		unlink(name);
+	}
+	closedir(dir);
+	rmdir(path);
 }
 
 static struct footprint footprint_of(pid_t pid)
 {
 	struct footprint f = { .files = shared_files() };
-	unsigned long long size, resident;
-	char path[64];
+	unsigned long long anonymous;
+	char path[64], line[200];
 	FILE *file;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
 	f.fds = entries(path);
-	snprintf(path, sizeof(path), "/proc/%d/statm", pid);
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
 	file = fopen(path, "r");
-	if (file && fscanf(file, "%llu %llu", &size, &resident) == 2)
-		f.resident = resident * 4096;
+	/* What the process shares with the other comes and goes as it is used. */
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "RssAnon: %llu kB", &anonymous) == 1)
+			f.resident = anonymous << 10;
 	if (file)
 		fclose(file);
 	return f;
@@ -245,6 +270,7 @@ static int say(void)
 			printf("#   %-36s %" PRIu64 "\n", ibv_wc_status_str((enum ibv_wc_status)i),
 			       a->status[i] + b->status[i]);
 	if (common->failed) {
+		remove_registry();
 		printf("not ok - soak, --seed %" PRIu64 ": %s\n", common->seed, common->why);
 		return 1;
 	}
@@ -255,7 +281,7 @@ static int say(void)
 struct options {
 	uint32_t seconds, conns;
 	uint64_t seed;
-	bool calm, pauses;
+	bool calm, no_dc, pauses;
 	int side, fd;
 };
 
@@ -267,10 +293,15 @@ static struct options parse(int argc, char **argv)
 			     .pauses = true,
 			     .side = -1 };
 	static const struct option names[] = {
-		{ "seconds", 1, NULL, 's' },   { "seed", 1, NULL, 'S' },
-		{ "conns", 1, NULL, 'c' },     { "calm", 0, NULL, 'q' },
-		{ "no-pauses", 0, NULL, 'p' }, { "side", 1, NULL, 'i' },
-		{ "fd", 1, NULL, 'f' },        { 0 },
+		{ "seconds", 1, NULL, 's' },
+		{ "seed", 1, NULL, 'S' },
+		{ "conns", 1, NULL, 'c' },
+		{ "calm", 0, NULL, 'q' },
+		{ "no-dc", 0, NULL, 'd' },
+		{ "no-pauses", 0, NULL, 'p' },
+		{ "side", 1, NULL, 'i' },
+		{ "fd", 1, NULL, 'f' },
+		{ 0 },
 	};
 	int c;
 
@@ -284,6 +315,9 @@ static struct options parse(int argc, char **argv)
 			break;
 		case 'c':
 			o.conns = (uint32_t)strtoul(optarg, NULL, 0);
+			break;
+		case 'd':
+			o.no_dc = true;
 			break;
 		case 'q':
 			o.calm = true;
@@ -331,9 +365,11 @@ int main(int argc, char **argv)
 	common->seed = o.seed;
 	common->conns = o.conns;
 	common->calm = o.calm;
+	common->no_dc = o.no_dc;
 	w.rng = o.seed | 1;
 	printf("# soak --seed %" PRIu64 " --seconds %u --conns %u\n", o.seed, o.seconds, o.conns);
 	leave_others_alone();
+	remove_registry();
 	fflush(stdout);
 	start("/proc/self/exe", fd);
 	watch(o.seconds, o.pauses);

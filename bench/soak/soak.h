@@ -67,7 +67,7 @@ struct side {
 struct common {
 	uint64_t seed;
 	uint32_t conns;
-	bool calm; /* no errors on purpose */
+	bool calm, no_dc; /* no errors on purpose; RC where DC would be */
 	volatile uint32_t stop, failed;
 	char why[900];
 	struct side side[2];

@@ -402,6 +402,8 @@ static void size_up(struct conn *c)
 	uint32_t part = h % 100;
 
 	c->kind = kinds[c->id % 20];
+	if (c->kind == DC && w.common->no_dc)
+		c->kind = RC;
 	c->size = WORDS_BYTES + (part < 60   ? 2048
 				 : part < 87 ? 16384
 				 : part < 98 ? 160 << 10

@@ -175,12 +175,13 @@ static void end_case(const void *arg)
 
 static bool own_namespace;
 
-static uint32_t left_behind(char *name, size_t len)
+/* How much lies in the registry's folder; take: it is removed. */
+static uint32_t left_behind(char *name, size_t len, bool take)
 {
+	char path[64], whole[400];
 	struct dirent *e;
 	struct stat net;
 	uint32_t n = 0;
-	char path[64];
 	DIR *dir;
 
 	if (!own_namespace || stat("/proc/self/ns/net", &net))
@@ -188,11 +189,19 @@ static uint32_t left_behind(char *name, size_t len)
 	snprintf(path, sizeof(path), "/dev/shm/softmlx5-%u-%lu", geteuid(),
 		 (unsigned long)net.st_ino);
 	dir = opendir(path);
-	while (dir && (e = readdir(dir)))
-		if (e->d_name[0] != '.' && n++ == 0)
+	while (dir && (e = readdir(dir))) {
+		if (e->d_name[0] == '.')
+			continue;
+		if (n++ == 0)
 			snprintf(name, len, "%s", e->d_name);
+		snprintf(whole, sizeof(whole), "%s/%s", path, e->d_name);
+		if (take)
+			unlink(whole);
+	}
 	if (dir)
 		closedir(dir);
+	if (take)
+		rmdir(path);
 	return n;
 }
 
@@ -270,14 +279,17 @@ static void one_cycle(const struct run *r, uint32_t i)
 		return;
 	EXPECT(!status, "cycle %u: the survivor %s 0x%x: %s", i,
 	       status < 0 ? "hangs" : "ended with", status, r->page->why);
-	EXPECT(!left_behind(name, sizeof(name)), "cycle %u: %s is left behind", i, name);
+	EXPECT(!left_behind(name, sizeof(name), false), "cycle %u: %s is left behind", i, name);
 }
 
 static void cycles(const void *arg)
 {
 	const struct run *r = arg;
+	char name[256];
 
 	alarm(0);
+	/* An older namespace may have had this one's number. */
+	left_behind(name, sizeof(name), true);
 	for (uint32_t i = 0; i < r->cycles && !t_state.failures; i++)
 		one_cycle(r, i);
 	printf("# seed %" PRIu64
@@ -288,6 +300,7 @@ static void cycles(const void *arg)
 			printf(" %s %u", ibv_wc_status_str((enum ibv_wc_status)i),
 			       r->page->first[i]);
 	printf("\n");
+	left_behind(name, sizeof(name), true); /* of two that were killed last */
 	EXPECT(r->page->worked, "nobody was killed while at work");
 }
 

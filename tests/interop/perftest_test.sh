@@ -23,7 +23,7 @@ operations()
 # Lines of "part" or "all", a tab, and the command without its device.
 list()
 {
-	local transport operation measure size old option
+	local transport operation measure old option
 
 	for transport in RC UC UD XRC DC; do
 		for operation in $(operations $transport); do
@@ -31,12 +31,8 @@ list()
 				for old in "" " --use_old_post_send"; do
 					[ $transport-"$old" = "DC- --use_old_post_send" ] && continue
 					printf 'part\t%s\n' "ib_${operation}_$measure -c $transport -n 200$old"
-					[ $operation = atomic ] && continue
-					for size in 2 4096 65536 1048576 8388608; do
-						[ $transport = UD ] && [ $size -gt 4096 ] && continue
-						printf 'all\t%s\n' \
-							"ib_${operation}_$measure -c $transport -s $size -n 50$old"
-					done
+					[ $operation = atomic ] || [ $transport = UD ] ||
+						printf 'all\t%s\n' "ib_${operation}_$measure -c $transport -a -n 20$old"
 				done
 			done
 		done
@@ -50,7 +46,6 @@ list()
 		done
 		printf 'all\t%s\n' "ib_send_bw -c $transport -e -n 200" "ib_send_lat -c $transport -e -n 200" \
 			"ib_send_bw -c $transport -r 1 -n 100" "ib_send_bw -c $transport -r 4096 -n 5000"
-		[ $transport = UD ] || printf 'all\t%s\n' "ib_send_bw -c $transport -a -n 50" "ib_write_bw -c $transport -a -n 50"
 	done
 	printf 'part\t%s\n' "ib_write_bw -a -n 50" "ib_read_bw -a -n 50" "ib_send_bw -a -n 50" "ib_write_lat -a -n 50" \
 		"ib_write_bw -b -n 200" "ib_send_bw -b -e -n 200" "ib_read_bw -b -n 200" "ib_send_lat -e -n 200" \
