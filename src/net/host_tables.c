@@ -116,8 +116,9 @@ void smx_tables_put_qp(struct smx_tables *t, const struct smx_port_qp *qp)
 
 	assert(!e->qpn && qp->qpn);
 	e->peer = qp->peer;
+	e->psn = qp->psn;
 	e->pdn = qp->pdn;
-	e->rights = qp->rights;
+	e->rights = (uint8_t)qp->rights;
 	e->dc_key = qp->dc_key;
 	e->mtu_bytes = qp->mtu_bytes;
 	e->transport = qp->transport;
@@ -258,7 +259,7 @@ static bool serves(const struct smx_qp_entry *qp, const struct smx_frame *f, uin
 		return false;
 	if (f->transport == SMX_TP_DC)
 		return qp->dc_key == f->dc_key && qp->mtu_bytes == f->mtu_bytes;
-	return qp->peer == f->src_qpn && qp->mtu_bytes == f->mtu_bytes;
+	return qp->peer == f->src_qpn && qp->mtu_bytes == f->mtu_bytes && (f->agreed || qp->psn == f->psn);
 }
 
 void *smx_far_at(struct smx_far *far, const struct smx_frame *f, uint64_t off, uint64_t *length)

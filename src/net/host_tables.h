@@ -24,15 +24,16 @@ _Static_assert(sizeof(struct smx_key_entry) == 64, "one cache line");
 struct smx_qp_entry {
 	uint32_t qpn;		/* 0: nothing is published here */
 	uint32_t peer;		/* RC: who is connected */
-	uint32_t pdn, rights;
+	uint32_t psn;		/* RC: that it expected when this was published */
+	uint32_t pdn;
 	uint64_t dc_key;	/* DCT */
 	uint16_t mtu_bytes;
-	uint8_t transport;
-	uint8_t pad[5];
+	uint8_t transport, rights;
+	uint32_t pad;
 } __attribute__((aligned(32)));
 _Static_assert(sizeof(struct smx_qp_entry) == 32, "half a cache line");
 
-enum { SMX_TABLES_VERSION = 1, SMX_TABLES_NUMBERS = 1 << 24 };
+enum { SMX_TABLES_VERSION = 2, SMX_TABLES_NUMBERS = 1 << 24 };
 #define SMX_TABLES_MAGIC 0x736d783570756273ull
 
 struct smx_tables_file {

@@ -28,6 +28,7 @@ struct smx_port_key { uint32_t key, pdn, rights; uint64_t start, length, host; }
 struct smx_port_qp {
 	uint32_t qpn, pdn, rights;	/* rights 0: it is not published */
 	uint32_t peer;			/* connected types */
+	uint32_t psn;			/* that it expected when this was published */
 	uint64_t dc_key;		/* DCT */
 	uint16_t mtu_bytes;
 	uint8_t transport;

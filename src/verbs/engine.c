@@ -502,6 +502,7 @@ static void register_fork(void)
 static int create(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	const char *host = smx_setting_text(SMX_SET_HOST);
 	const struct smx_dev_attr attr = {
 		.env = {
 			.now = env_now,
@@ -514,9 +515,9 @@ static int create(void)
 		.memcpy_max_bytes = smx_setting_number(SMX_SET_MEMCPY_MAX),
 		.turn_budget_bytes = smx_setting_number(SMX_SET_INLINE_BUDGET),
 		.mtu_bytes = (uint32_t)smx_setting_number(SMX_SET_MTU),
+		.direct = strcmp(host, "copy"),
 		.key_seed = (uint32_t)(smx_clock_ns() ^ (uint64_t)getpid()),
 	};
-	const char *host = smx_setting_text(SMX_SET_HOST);
 	int err;
 
 	pthread_once(&once, register_fork);

@@ -49,6 +49,7 @@ void smx_direct_publish(struct smx_dev *dev, const struct smx_qp *qp)
 		.pdn = qp->attr.pd->pdn,
 		.rights = rights_of(qp),
 		.peer = qp->attr.type == SMX_QP_DCT ? 0 : qp->cur.dest_qp_num,
+		.psn = qp->attr.type == SMX_QP_DCT ? 0 : qp->resp->one->epsn,
 		.dc_key = qp->attr.dc_key,
 		.mtu_bytes = (uint16_t)(128u << qp->cur.path_mtu),
 		.transport = qp->attr.type == SMX_QP_DCT ? SMX_TP_DC : SMX_TP_RC,
@@ -60,6 +61,68 @@ void smx_direct_withdraw(struct smx_dev *dev, const struct smx_qp *qp)
 {
 	if (is_target(dev, qp))
 		dev->port->ops->publish_qp(dev->port, &(struct smx_port_qp){ .qpn = qp->qpn });
+}
+
+/* ------------------------------------------------------------------ within the process */
+
+static uint32_t right_of(uint8_t op)
+{
+	return op == SMX_FRAME_WRITE ? SMX_MAY_WRITE : op == SMX_FRAME_READ_REQUEST ? SMX_MAY_READ : SMX_MAY_ATOMIC;
+}
+
+static uint32_t access_of(uint8_t op)
+{
+	return op == SMX_FRAME_WRITE ? IBV_ACCESS_REMOTE_WRITE :
+	       op == SMX_FRAME_READ_REQUEST ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_ATOMIC;
+}
+
+static bool serves(const struct smx_qp *qp, const struct smx_frame *f)
+{
+	if ((128u << qp->cur.path_mtu) != f->mtu_bytes || !(rights_of(qp) & right_of(f->op)))
+		return false;
+	if (qp->attr.type == SMX_QP_DCT)
+		return f->transport == SMX_TP_DC && qp->attr.dc_key == f->dc_key;
+	return f->transport == SMX_TP_RC && qp->cur.dest_qp_num == f->src_qpn &&
+	       (f->agreed || qp->resp->one->epsn == f->psn);
+}
+
+/* As the port's reach(), where the target's objects are at hand. */
+static void *reach_here(struct smx_dev *dev, const struct smx_frame *f, uint64_t off, uint64_t *length)
+{
+	const struct smx_qp *qp = smx_qp_find(dev, f->dst_qpn);
+	const struct smx_mkey *mkey = smx_mkey_find(dev, f->rkey);
+	uint64_t at;
+
+	if (!dev->attr.direct || !qp || !mkey || (qp->attr.type != SMX_QP_RC && qp->attr.type != SMX_QP_DCT) ||
+	    !serves(qp, f))
+		return NULL;
+	if (mkey->attr.kind != SMX_MKEY_DIRECT || mkey->free || mkey->attr.pd != qp->attr.pd ||
+	    !(mkey->attr.access & access_of(f->op)))
+		return NULL;
+	at = f->va - mkey->attr.start;
+	if (at > mkey->attr.length || mkey->attr.length - at < f->dma_length)
+		return NULL;
+	if (f->op == SMX_FRAME_ATOMIC_REQUEST && (f->va | ((uintptr_t)mkey->attr.host + at)) & 7)
+		return NULL;
+	*length = f->dma_length - off;
+	return (uint8_t *)mkey->attr.host + at + off;
+}
+
+static void *reach(struct smx_dev *dev, uint64_t off, uint64_t *length)
+{
+	const struct smx_frame *f = &dev->req_work->frame;
+
+	if (smx_port_is_own(dev->port, f->dst_qpn))
+		return reach_here(dev, f, off, length);
+	return dev->port->ops->reach ? dev->port->ops->reach(dev->port, f, off, length) : NULL;
+}
+
+/* RETURN false when what was done may have been for nothing. */
+static bool reached(struct smx_dev *dev)
+{
+	if (smx_port_is_own(dev->port, dev->req_work->frame.dst_qpn))
+		return true;
+	return dev->port->ops->reached(dev->port);
 }
 
 /* ------------------------------------------------------------------ carrying out */
@@ -177,14 +240,14 @@ static bool run_atomic(struct smx_dev *dev, struct smx_qp *qp, struct smx_reques
 	struct smx_req_work *w = dev->req_work;
 	struct smx_where where = smx_req_where(qp, st->oldest);
 	uint64_t old[8] = { 0 }, length;
-	void *at = dev->port->ops->reach(dev->port, &w->frame, 0, &length);
+	void *at = reach(dev, 0, &length);
 	bool did, held;
 	smx_outcome check;
 
 	if (!at)
 		return false;
 	did = length >= 8 && smx_dma_atomic_at(dev, at, &w->tx.atomic, &old[0]);
-	held = dev->port->ops->reached(dev->port);
+	held = reached(dev);
 	dev->budget_bytes -= SMX_WQE_COST_BYTES;
 	if (!did)
 		return false;
@@ -210,7 +273,7 @@ static bool run_atomic(struct smx_dev *dev, struct smx_qp *qp, struct smx_reques
 static uint64_t run_part(struct smx_dev *dev, const struct own *own, uint64_t off)
 {
 	uint64_t n;
-	uint8_t *there = dev->port->ops->reach(dev->port, &dev->req_work->frame, off, &n);
+	uint8_t *there = reach(dev, off, &n);
 	bool copied;
 
 	if (!there)
@@ -218,7 +281,7 @@ static uint64_t run_part(struct smx_dev *dev, const struct own *own, uint64_t of
 	if (n > PART_BYTES)
 		n = PART_BYTES;
 	copied = copy_part(dev, own, there, off, n);
-	return dev->port->ops->reached(dev->port) && copied ? n : 0;
+	return reached(dev) && copied ? n : 0;
 }
 
 bool smx_direct_run(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st)
@@ -231,9 +294,12 @@ bool smx_direct_run(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester
 	bool to_cqe;
 
 	st->direct_off = 0;
-	if (!dev->port->ops->reach || st->una_psn != st->next_psn || st->oldest != st->current || !req->length ||
+	if (st->una_psn != st->next_psn || st->oldest != st->current || !req->length ||
 	    !smx_qp_is_reliable(qp) || !fill_frame(&w->frame, req) || !look_at_own(dev, qp, off, &own))
 		return false;
+	/* A connection whose ends were given different numbers is to fail as it does on a wire. */
+	w->frame.psn = st->next_psn;
+	w->frame.agreed = st->una_psn != (qp->cur.sq_psn & SMX_PSN_MASK);
 	if (w->frame.op == SMX_FRAME_ATOMIC_REQUEST)
 		return run_atomic(dev, qp, st);
 	to_cqe = req->opcode == SMX_OP_RDMA_READ && smx_comp_fits_cqe(dev, qp, req);
