@@ -805,6 +805,7 @@ static void drop_links(struct host *h)
 	h->inbound_count = h->dirty_count = h->blocked_count = 0;
 	h->port.linked = false;
 	h->port.immediate = true;
+	h->port.polled = false;
 	h->port.bell = NULL;
 	h->port.public = NULL;
 	h->port.changes++;

@@ -216,11 +216,6 @@ bool smx_lane_want_room(struct smx_lane *lane, uint32_t size)
 
 /* ------------------------------------------------------------------ consumer */
 
-bool smx_lane_has_news(const struct smx_lane *lane)
-{
-	return __atomic_load_n(word_at(lane, lane->pos), __ATOMIC_RELAXED) != 0;
-}
-
 const void *smx_lane_peek(struct smx_lane *lane, int32_t *size)
 {
 	for (;;) {

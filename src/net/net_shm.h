@@ -82,7 +82,12 @@ bool smx_lane_want_room(struct smx_lane *lane, uint32_t size);
  * again from the record. */
 const void *smx_lane_peek(struct smx_lane *lane, int32_t *size);
 /* Is there something to peek at? */
-bool smx_lane_has_news(const struct smx_lane *lane);
+static inline bool smx_lane_has_news(const struct smx_lane *lane)
+{
+	const uint8_t *at = lane->data + (lane->pos & (SMX_LANE_BYTES - 1));
+
+	return __atomic_load_n((const uint32_t *)(const void *)at, __ATOMIC_RELAXED) != 0;
+}
 void smx_lane_consume(struct smx_lane *lane, uint32_t size);
 /* Tells the producer of all that was consumed; sooner or later consume() does. */
 void smx_lane_release(struct smx_lane *lane);

@@ -285,7 +285,8 @@ void smx_engine_ring(struct smx_ring *ring)
 		left = true;
 	count_visit();
 	/* Mostly nobody waits for a receive. */
-	if (left || smx_engine.watched || ring->kind == SMX_RING_CQ || smx_dev_is_ready(smx_engine.dev))
+	if (ring->kind == SMX_RING_SQ || ring->kind == SMX_RING_CQ || left || smx_engine.watched ||
+	    smx_dev_is_ready(smx_engine.dev))
 		smx_engine_turn();
 	if (ring->kind == SMX_RING_CQ && smx_engine.deaf)
 		listen_again();
