@@ -11,7 +11,7 @@
 
 #include "t_why.h"
 
-enum { PAGE_BYTES = 4096, MEM = 8 << 20, WORD = 0, DATA = 4096, DC_KEY = 0x91, RECEIVES = 16 };
+enum { PAGE_BYTES = 4096, MEM = 8 << 20, WORD = 0, DATA = 4096, DC_KEY = 0x91, RECEIVES = 16, MARKS = 4 };
 
 enum command {
 	NOTHING, CONNECT, FILL, COMPARE, CLEAR, TAKE_BACK, TO_ERR, NO_WRITES, ADD, AWAIT, COUNT, RECEIVE, HAMMER, LEAVE
@@ -51,12 +51,25 @@ struct other {
 	struct ibv_srq *srq;
 };
 
+/* Where long copies end a part: what is stored last, and so is looked at first. */
+static uint32_t mark(uint32_t i)
+{
+	return ((i + 1) << 20) - 1;
+}
+
 static bool stays(const struct other *o)
 {
-	uint8_t *copy = malloc(MEM);
+	volatile const uint8_t *data = o->mem.p + DATA;
+	uint8_t first[MARKS];
+	uint8_t *copy;
 	bool same;
 
+	for (uint32_t i = 0; i < MARKS; i++)
+		first[i] = data[mark(i)];
+	copy = malloc(MEM);
 	memcpy(copy, o->mem.p, MEM);
+	for (uint32_t i = 0; i < MARKS; i++)
+		copy[DATA + mark(i)] = first[i];
 	usleep(30000);
 	same = !memcmp(copy, o->mem.p, MEM);
 	free(copy);
@@ -558,6 +571,8 @@ static void taken_back(const void *arg)
 				tell(&two, k->command, 0, 0, 0);
 			memset(mem.p, (uint8_t)n, k->len < 64 ? k->len : 64);
 			mem.p[k->len - 1] = (uint8_t)n;
+			for (uint32_t i = 0; i < MARKS && mark(i) < k->len; i++)
+				mem.p[mark(i)] = (uint8_t)n;
 			post(&two, false, o);
 			got = t_poll(two.rc.scq);
 		}
@@ -642,6 +657,7 @@ static const struct take takes[] = {
 	{ "ibv_rereg_mr without remote write under WRITEs of 4096", NO_WRITES, 4096 },
 	{ "the target's queue pair to ERR under WRITEs of 8", TO_ERR, 8 },
 	{ "the target's queue pair to ERR under WRITEs of 65536", TO_ERR, 65536 },
+	{ "the target's queue pair to ERR under WRITEs of 4194304", TO_ERR, 4 << 20 },
 };
 
 int main(int argc, char **argv)
