@@ -70,6 +70,8 @@ int smx_cmd_dealloc_xrcd(struct smx_dev *dev, struct smx_xrcd *xrcd);
 /* Memory keys: regions, windows, indirect keys. *key is lkey and rkey. */
 int smx_cmd_create_mkey(struct smx_dev *dev, const struct smx_mkey_attr *attr, struct smx_mkey **mkey, uint32_t *key);
 /* which: enum ibv_rereg_mr_flags; fields of attr that it does not name are ignored. The key stays. */
+/* Its memory is shared from now on (struct smx_mkey_attr). */
+void smx_cmd_share_mkey(struct smx_dev *dev, struct smx_mkey *mkey);
 int smx_cmd_modify_mkey(struct smx_dev *dev, struct smx_mkey *mkey, int which, const struct smx_mkey_attr *attr);
 int smx_cmd_destroy_mkey(struct smx_dev *dev, struct smx_mkey *mkey);
 /* Type 1 windows: the driver sees the new key before the bind executes, so the tag is the driver's. */

@@ -89,6 +89,12 @@ int smx_cmd_create_mkey(struct smx_dev *dev, const struct smx_mkey_attr *attr,
 	return err;
 }
 
+void smx_cmd_share_mkey(struct smx_dev *dev, struct smx_mkey *mkey)
+{
+	mkey->attr.shared = true;
+	smx_dev_publish_key(dev, mkey);
+}
+
 int smx_cmd_modify_mkey(struct smx_dev *dev, struct smx_mkey *mkey, int which,
 			const struct smx_mkey_attr *attr)
 {

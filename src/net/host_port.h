@@ -41,6 +41,7 @@ struct host {
 	uint32_t dirty[SMX_HOST_SLOTS], dirty_count;
 	uint32_t blocked[SMX_HOST_SLOTS], blocked_count;
 	uint8_t own[SMX_PORT_OWN_BYTES];	/* all, while nobody was joined */
+	uint8_t inherited[SMX_PORT_OWN_BYTES];	/* by fork: queue pairs of these numbers reach each other here */
 	struct peer *peer[SMX_HOST_SLOTS];
 	struct smx_arrived arrived;
 	struct smx_frame carried;	/* an ACK that came with a request */

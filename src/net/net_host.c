@@ -64,7 +64,7 @@ static bool join(struct host *h)
 		smx_log(SMX_LOG_INFO, "no other process will be reached: %s", h->why);
 		return false;
 	}
-	memset(h->own, 0, sizeof(h->own));
+	memcpy(h->own, h->inherited, sizeof(h->own));
 	h->probe = now_ns() ^ (uint64_t)getpid() << 32 ^ (uintptr_t)h;
 	own_slot(h)->probe_value = h->probe;
 	__atomic_store_n(&own_slot(h)->probe_addr, (uintptr_t)&h->probe, __ATOMIC_RELEASE);
@@ -816,6 +816,8 @@ static void host_forked(struct smx_port *port)
 {
 	struct host *h = (struct host *)port;
 
+	if (h->reg.joined)
+		memcpy(h->inherited, h->own, sizeof(h->inherited));
 	drop_links(h);
 	smx_host_forget_tables(h);
 	smx_host_close(&h->reg);

@@ -20,6 +20,7 @@
 #include "base/guard.h"
 #include "base/settings.h"
 #include "base/share.h"
+#include "verbs/engine_share.h"
 #include "verbs/engine_state.h"
 #include "verbs/event_queue.h"
 #include "verbs/gid_table.h"
@@ -488,6 +489,7 @@ static void fork_child(void)
 	smx_engine.linked = false;
 	if (smx_engine.dev)
 		smx_dev_forked(smx_engine.dev);
+	smx_regions_forked();
 	smx_event_queues_fork_child();
 	pthread_mutex_init(&smx_engine.life, NULL);
 	/* Work that the parent's thread was to do is now ours. */
@@ -561,6 +563,7 @@ void smx_engine_put(void)
 		smx_engine_enter();
 		smx_dev_destroy(smx_engine.dev);
 		smx_share_end(0);
+		smx_regions_forked();	/* nor is anything shared that outlives it */
 		smx_engine.dev = NULL;
 		smx_engine.due_ns = UINT64_MAX;
 		smx_engine.thread_until_ns = UINT64_MAX;

@@ -10,4 +10,9 @@
 bool smx_engine_share(const void *addr, size_t length);
 void smx_engine_unshare(const void *addr, size_t length);
 
+/* Other processes can reach this one from now on: shares the memory of all regions (ibv_mr.c). Under the lock. */
+void smx_regions_share(void);
+/* In the child of a fork, where nothing is. */
+void smx_regions_forked(void);
+
 #endif

@@ -78,21 +78,65 @@ static bool is_implicit(const void *addr, size_t length, uint64_t iova, unsigned
 	return (access & IBV_ACCESS_ON_DEMAND) && !addr && length == SIZE_MAX && !iova;
 }
 
-/* The program's memory under a region, for which nobody asks page by page. Under the lock. */
+/* Moving memory to where others see it takes time: it is done once there may be others, and then for all regions.
+ * All of this under the engine's lock. */
+static struct smx_vmr *shareable;
+static bool are_shared;
+
+/* The program's memory under a region, for which nobody asks page by page. */
 static void share_region(struct smx_vmr *vmr, struct smx_mkey_attr *attr)
 {
 	if (attr->kind != SMX_MKEY_DIRECT || vmr->dm || vmr->access & IBV_ACCESS_ON_DEMAND)
 		return;
-	attr->shared = smx_engine_share(attr->host, attr->length);
-	vmr->shared = attr->shared ? attr->host : NULL;
-	vmr->shared_length = attr->length;
+	vmr->host = attr->host;
+	vmr->host_length = attr->length;
+	attr->shared = vmr->shared = are_shared && smx_engine_share(attr->host, attr->length);
 }
 
 static void unshare_region(struct smx_vmr *vmr)
 {
 	if (vmr->shared)
-		smx_engine_unshare(vmr->shared, vmr->shared_length);
-	vmr->shared = NULL;
+		smx_engine_unshare(vmr->host, vmr->host_length);
+	vmr->shared = false;
+}
+
+static void list_region(struct smx_vmr *vmr)
+{
+	if (!vmr->host)
+		return;
+	vmr->next = shareable;
+	vmr->prev = &shareable;
+	if (shareable)
+		shareable->prev = &vmr->next;
+	shareable = vmr;
+}
+
+static void unlist_region(struct smx_vmr *vmr)
+{
+	if (!vmr->prev)
+		return;
+	*vmr->prev = vmr->next;
+	if (vmr->next)
+		vmr->next->prev = vmr->prev;
+}
+
+void smx_regions_share(void)
+{
+	if (are_shared)
+		return;
+	are_shared = true;
+	for (struct smx_vmr *vmr = shareable; vmr; vmr = vmr->next) {
+		vmr->shared = smx_engine_share(vmr->host, vmr->host_length);
+		if (vmr->shared)
+			smx_cmd_share_mkey(smx_engine_dev(), vmr->dev);
+	}
+}
+
+void smx_regions_forked(void)
+{
+	are_shared = false;
+	for (struct smx_vmr *vmr = shareable; vmr; vmr = vmr->next)
+		vmr->shared = false;
 }
 
 /* Creates the key and the region object; dm: the device memory it lies in, or NULL. RETURN NULL with errno set. */
@@ -118,6 +162,8 @@ static struct ibv_mr *region_create(struct ibv_pd *pd, struct smx_mkey_attr *att
 		err = smx_cmd_create_mkey(smx_engine_dev(), attr, &vmr->dev, &key);
 		if (err)
 			unshare_region(vmr);
+		else
+			list_region(vmr);
 		smx_engine_unlock();
 		if (err)
 			smx_handle_remove(SMX_HANDLE_MR, vmr->ibv.handle);
@@ -247,8 +293,10 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	if (!vmr->imported) {
 		smx_engine_lock();
 		err = smx_cmd_destroy_mkey(smx_engine_dev(), vmr->dev);
-		if (!err)
+		if (!err) {
 			unshare_region(vmr);	/* nobody reaches it any more */
+			unlist_region(vmr);
+		}
 		smx_engine_unlock();
 		if (err)
 			return err;
@@ -303,7 +351,8 @@ static int modify_key(struct smx_vmr *vmr, int flags, struct smx_mkey_attr *attr
 		unshare_region(err ? &next : vmr);
 	if (!err) {
 		vmr->shared = next.shared;
-		vmr->shared_length = next.shared_length;
+		vmr->host = next.host;
+		vmr->host_length = next.host_length;
 	}
 	smx_engine_unlock();
 	return err;

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "verbs/engine_share.h"
+
 enum { ECE_VENDOR = 0x15b3 };
 
 static struct smx_where where(const struct smx_vqp *vqp)
@@ -131,6 +133,8 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	smx_engine_lock();
 	rc = smx_cmd_modify_qp(smx_engine_dev(), vqp->dev, attr, mask,
 			       mask & IBV_QP_AV ? &path : NULL);
+	if (!rc && smx_dev_is_reachable(smx_engine_dev()))
+		smx_regions_share();
 	smx_engine_unlock();
 	if (rc)
 		return errno = rc;

@@ -87,8 +87,10 @@ struct smx_vmr {
 	uint32_t access;
 	uint32_t pdn;
 	uint64_t start;			/* first address in the key's own space */
-	void *shared;			/* memory that other processes may map, or NULL */
-	size_t shared_length;
+	void *host;			/* the program's memory that others may be given, or NULL */
+	size_t host_length;
+	bool shared;			/* it is */
+	struct smx_vmr *next, **prev;	/* regions with host; under the engine's lock */
 	struct smx_vdm *dm;
 	bool imported;
 };

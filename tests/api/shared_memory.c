@@ -199,14 +199,28 @@ static void the_allocator(const void *arg)
 	}
 }
 
+/* To a process that is not there: from now on others may be. */
+static void connect_elsewhere(void)
+{
+	struct t_spec rc = { .ops = T_RC_OPS };
+	struct ibv_qp_attr attr = t_attr(env, 0xabcdef);
+	struct t_qp q = t_qp(env, &rc);
+
+	t_to_rts(q.qp, &attr);
+	t_qp_free(&q);
+}
+
 /* RETURN what the child finds wrong, 0 if nothing. */
 static int in_child(uint8_t *p, uint32_t n, int go)
 {
 	struct ibv_mr *mr;
 	char c;
 
-	if (setjmp(t_state.out))
+	if (setjmp(t_state.out)) {
+		printf("# child: %s\n", t_state.why);
+		fflush(stdout);
 		return 9;
+	}
 	if (is_shared(p) || !t_is(p, n, 7))
 		return 1;
 	memset(p, 0xcc, n);
@@ -214,8 +228,11 @@ static int in_child(uint8_t *p, uint32_t n, int go)
 		return 2;
 	/* Its own memory, by its own copy of the device. */
 	mr = reg(p, n);
-	if (is_shared(p) != shares)
+	if (is_shared(p))
 		return 3;
+	connect_elsewhere();
+	if (is_shared(p) != shares)
+		return 5;
 	transfer(mr, mr, n);
 	dereg(mr);
 	return t_all(p, n, 0xcc) && !t_state.failures ? 0 : 4;
@@ -306,15 +323,20 @@ int main(void)
 	uint8_t *probe = malloc(MIB);
 	struct ibv_mr *mr;
 	struct stat st;
+	bool alone;
 
 	setenv("SOFTMLX5_HOST", "on", 0);
 	env = t_open();
 	pair = t_pair(env, &rc);
 	MUST(probe && !stat("/proc/self/task", &st), "probe");
 	mr = reg(probe, MIB);
+	alone = is_shared(probe);
+	connect_elsewhere();
 	shares = is_shared(probe);
 	dereg(mr);
 	free(probe);
+	printf("%s - nothing is shared before a queue pair is connected to another process\n", alone ? "not ok" : "ok");
+	t_state.failures += alone;
 	if (!shares)
 		printf("skip - memory is shared # it is not on this system, or something runs a thread beside us\n");
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
