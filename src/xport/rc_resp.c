@@ -209,6 +209,7 @@ static void refuse_text(struct smx_resp_work *w, enum smx_check check, uint32_t 
 	struct smx_resp_ctx *c = w->c;
 
 	c->failed = true;
+	c->failed_psn = psn;
 	if (!smx_resp_reliable(w)) {
 		w->qp->resp->dropped++;
 		c->message = SMX_RESP_NO_MESSAGE;

@@ -101,7 +101,8 @@ static bool is_connect(const struct smx_resp_ctx *c, const struct smx_frame *f)
 	if (!c || c->nonce != f->dc_nonce)
 		return true;
 	ahead = (int32_t)((f->psn - c->epsn) << 8) >> 8;
-	return ahead > 0 || (ahead == 0 && !c->failed);
+	/* A copy of what was refused begins nothing; what follows it does. */
+	return ahead > 0 || (ahead == 0 && !(c->failed && c->failed_psn == c->epsn));
 }
 
 struct smx_resp_ctx *smx_resp_dc_find(struct smx_dev *dev, struct smx_qp *dct,

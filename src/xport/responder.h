@@ -49,6 +49,7 @@ struct smx_resp_ctx {
 	uint32_t epsn, msn;		/* expected PSN; messages completed */
 	bool nak_sent;			/* for what is missing from epsn on: say it once */
 	bool failed;			/* refused or cut; ignored until the next connect, or message on UC */
+	uint32_t failed_psn;	/* the packet that was refused; what came before it may have moved epsn past it */
 	uint8_t message;		/* enum smx_resp_message: begun, more is to come */
 	uint8_t replay_at;
 	uint32_t rkey;			/* WRITE in progress: its next packet goes to va of rkey */

@@ -15,6 +15,13 @@
 
 #include "t.h"
 
+/* Processes end here with everything open. */
+int __lsan_is_turned_off(void);
+int __lsan_is_turned_off(void)
+{
+	return 1;
+}
+
 /* ---- roles ---- */
 
 static void *poll_on(void *cq)

@@ -134,6 +134,25 @@ static void refuses_and_lives_on(void **state)
 	}
 }
 
+/* A READ counts before it is answered: what is refused of it lies behind the number that is expected next. */
+static void connects_right_behind_a_refusal(void **state)
+{
+	struct rig *r = open_dct();
+	struct smx_frame read = dc_frame(r, SMX_FRAME_READ_REQUEST, 0, 1, 0, 500, true);
+
+	(void)state;
+	read.dma_length = 8;
+	read.rkey ^= 1;
+	rig_deliver(r, read);
+	rig_expect_nak(r, SMX_AETH_NAK_ACCESS, 500, SMX_CHECK_REMOTE_KEY);
+	rig_deliver(r, read);
+	assert_int_equal(r->answers, 1);
+	rig_deliver(r, dc_frame(r, SMX_FRAME_WRITE, 8, 1, 0, 501, true));
+	expect(r, 2, 1, 0, 501);
+	rig_expect_written(r, 0, 8);
+	rig_close(r);
+}
+
 static void knows_a_copy_from_a_connect(void **state)
 {
 	struct rig *r = open_dct();
@@ -221,6 +240,7 @@ int main(void)
 		cmocka_unit_test(receives_name_their_source),
 		cmocka_unit_test(refuses_and_lives_on),
 		cmocka_unit_test(knows_a_copy_from_a_connect),
+		cmocka_unit_test(connects_right_behind_a_refusal),
 		cmocka_unit_test(aborts_what_a_new_connect_cuts),
 		cmocka_unit_test(forgets_the_one_unused_longest),
 		cmocka_unit_test(is_silent_before_rtr),
