@@ -6,6 +6,7 @@
  * The program starts itself again as the other side, which does what it is told, word by word, in a page of common
  * memory. Its own memory is private, as a program's is. */
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -665,8 +666,13 @@ int main(int argc, char **argv)
 	static const uint64_t sizes[] = { 64, 2000, 300000 };
 	static const bool no = false, yes = true;
 	struct other other = { 0 };
+	struct stat tasks;
 
 	setenv("SOFTMLX5_HOST", "on", 0);
+	if (stat("/proc/self/task", &tasks) || tasks.st_nlink != 3) {	/* two links, and one for each thread */
+		printf("skip - requests without frames # something runs a thread here, so memory is not shared\n");
+		return 77;
+	}
 	if (argc > 2 && !strcmp(argv[1], "target")) {
 		other.page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
 				  (int)strtol(argv[2], NULL, 10), 0);
