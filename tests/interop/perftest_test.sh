@@ -45,20 +45,23 @@ list()
 			done
 		done
 		printf 'all\t%s\n' "ib_send_bw -c $transport -e -n 200" "ib_send_lat -c $transport -e -n 200" \
-			"ib_send_bw -c $transport -r 1 -n 100" "ib_send_bw -c $transport -r 4096 -n 5000"
+			"ib_send_bw -c $transport -r 4096 -n 5000"
+		# What finds no receive is lost there, and perftest waits for all of it.
+		[ $transport = UC ] || [ $transport = UD ] ||
+			printf 'all\t%s\n' "ib_send_bw -c $transport -r 1 -n 100"
 	done
 	printf 'part\t%s\n' "ib_write_bw -a -n 50" "ib_read_bw -a -n 50" "ib_send_bw -a -n 50" "ib_write_lat -a -n 50" \
 		"ib_write_bw -b -n 200" "ib_send_bw -b -e -n 200" "ib_read_bw -b -n 200" "ib_send_lat -e -n 200" \
 		"ib_write_bw -q 8 -n 200" "ib_write_lat -I 64 -n 200" "ib_write_bw --odp -n 200" "ib_write_bw -t 1 -n 200" \
 		"ib_write_bw -t 2048 -n 5000" "ib_send_bw -r 4 -n 200" "ib_read_bw -o 1 -n 200" \
 		"ib_write_bw -c DC --log_dci_streams=3 --log_active_dci_streams=3 -n 200"
-	printf 'all\t%s\n' "ib_read_lat -a -n 50" "ib_send_lat -a -n 50" "ib_read_bw -e -n 200" "ib_write_bw -e -n 200" \
+	printf 'all\t%s\n' "ib_read_lat -a -n 50" "ib_send_lat -a -n 50" "ib_read_bw -e -n 200" \
 		"ib_read_lat -e -n 200" "ib_send_bw -I 64 -s 64 -n 200" "ib_send_lat -I 64 -n 200" "ib_write_bw -I 64 -s 64 -n 200" \
 		"ib_read_bw --odp -n 200" "ib_send_bw --odp -n 200" "ib_read_bw -o 16 -n 200" "ib_atomic_bw -o 1 -n 200" \
 		"ib_atomic_bw -A CMP_AND_SWAP -n 200" "ib_atomic_lat -A CMP_AND_SWAP -n 200" "ib_atomic_bw -b -n 200" \
 		"ib_write_bw -m 256 -n 200" "ib_read_bw -m 1024 -n 200" "ib_send_bw -x 0 -n 200" "ib_write_bw -D 2" \
 		"ib_send_bw -c DC --log_dci_streams=3 --log_active_dci_streams=3 -n 200" \
-		"ib_write_bw -s 1073741824 -n 5" "ib_read_bw -s 1073741824 -n 5"
+		"ib_write_bw -s 1073741824 -n 5"
 }
 
 # The page's rows: command and result.
@@ -76,6 +79,8 @@ write_page()
 		echo "\`tests/interop/perftest_test.sh BUILD_FOLDER write\`; the tests compare its list with theirs. Each is run with"
 		echo "\`-d mlx5_0\` as server and as client. perftest posts by \`ibv_wr_*\` unless it is told"
 		echo "\`--use_old_post_send\`; DC it only posts by \`mlx5dv_wr_set_dc_addr\`. Not in the list: what perftest itself refuses."
+		echo "With \`-c DC -e\` all messages pass; then its server closes an event channel before the completion queue that"
+		echo "uses it, which is refused as rdma-core refuses it."
 		echo
 		echo "| command | result |"
 		echo "|---|---|"
