@@ -10,6 +10,7 @@
 
 #include "dev/dev.h"
 #include "net/net_host.h"
+#include "xport/direct.h"
 
 enum {
 	FRESH_BLOCKS = 8,
@@ -98,15 +99,6 @@ void smx_dev_note_reachable(struct smx_dev *dev, const struct smx_qp *qp)
 
 /* ------------------------------------------------------------------ keys */
 
-static uint32_t rights_of(const struct smx_mkey *mkey)
-{
-	uint32_t access = mkey->attr.access;
-
-	return (access & IBV_ACCESS_REMOTE_WRITE ? SMX_MAY_WRITE : 0) |
-	       (access & IBV_ACCESS_REMOTE_READ ? SMX_MAY_READ : 0) |
-	       (access & IBV_ACCESS_REMOTE_ATOMIC ? SMX_MAY_ATOMIC : 0);
-}
-
 static bool is_public(const struct smx_mkey *mkey)
 {
 	return mkey->attr.kind == SMX_MKEY_DIRECT && mkey->attr.shared;
@@ -117,7 +109,7 @@ void smx_dev_publish_key(struct smx_dev *dev, const struct smx_mkey *mkey)
 	const struct smx_port_key key = {
 		.key = mkey->key,
 		.pdn = mkey->attr.pd->pdn,
-		.rights = rights_of(mkey),
+		.rights = smx_direct_rights(mkey->attr.access),
 		.start = mkey->attr.start,
 		.length = mkey->attr.length,
 		.host = (uintptr_t)mkey->attr.host,
@@ -129,7 +121,7 @@ void smx_dev_publish_key(struct smx_dev *dev, const struct smx_mkey *mkey)
 
 void smx_dev_withdraw_key(struct smx_dev *dev, const struct smx_mkey *mkey)
 {
-	if (dev->port->ops->withdraw_key && is_public(mkey) && rights_of(mkey))
+	if (dev->port->ops->withdraw_key && is_public(mkey) && smx_direct_rights(mkey->attr.access))
 		dev->port->ops->withdraw_key(dev->port, mkey->key);
 }
 

@@ -238,20 +238,6 @@ void *smx_far_memory(struct smx_far *far, uint64_t addr, uint64_t *length)
 	return smx_peer_memory_at(far->memory, addr, length);
 }
 
-static uint32_t right_of(uint8_t op)
-{
-	switch (op) {
-	case SMX_FRAME_WRITE:
-		return SMX_MAY_WRITE;
-	case SMX_FRAME_READ_REQUEST:
-		return SMX_MAY_READ;
-	case SMX_FRAME_ATOMIC_REQUEST:
-		return SMX_MAY_ATOMIC;
-	default:
-		return UINT32_MAX;
-	}
-}
-
 static bool serves(const struct smx_qp_entry *qp, const struct smx_frame *f, uint32_t right)
 {
 	if (__atomic_load_n(&qp->qpn, __ATOMIC_ACQUIRE) != f->dst_qpn || qp->transport != f->transport ||
@@ -266,7 +252,7 @@ void *smx_far_at(struct smx_far *far, const struct smx_frame *f, uint64_t off, u
 {
 	const struct smx_qp_entry *qp = &far->file->qp[f->dst_qpn & (SMX_TABLES_NUMBERS - 1)];
 	const struct smx_key_entry *key = &far->file->key[f->rkey >> 8];
-	uint32_t right = right_of(f->op);
+	uint32_t right = smx_port_right_of(f->op);
 	uint64_t at, covers, host;
 
 	if (!f->dma_length || off >= f->dma_length || !serves(qp, f, right) || !smx_far_held(far))

@@ -20,6 +20,21 @@ struct smx_port_public {
 /* What others may do without asking. */
 enum smx_port_right { SMX_MAY_WRITE = 1, SMX_MAY_READ = 2, SMX_MAY_ATOMIC = 4 };
 
+/* The right that a request needs; one that is not among them has none. */
+static inline uint32_t smx_port_right_of(uint8_t op)
+{
+	switch (op) {
+	case SMX_FRAME_WRITE:
+		return SMX_MAY_WRITE;
+	case SMX_FRAME_READ_REQUEST:
+		return SMX_MAY_READ;
+	case SMX_FRAME_ATOMIC_REQUEST:
+		return SMX_MAY_ATOMIC;
+	default:
+		return UINT32_MAX;
+	}
+}
+
 /* One plain region: its addresses from start on lie from host on, in memory that is shared (base/share.h). Whatever the
  * rights, peers may read there what this process sends them. */
 struct smx_port_key { uint32_t key, pdn, rights; uint64_t start, length, host; };

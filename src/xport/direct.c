@@ -16,20 +16,12 @@ enum {
 /* The first request to a queue pair in RTR raises an event, and so is a frame. */
 static uint32_t rights_of(const struct smx_qp *qp)
 {
-	uint32_t access = qp->cur.qp_access_flags, rights = 0;
 	bool able = qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
 		    (qp->state == IBV_QPS_RTR && (qp->attr.type == SMX_QP_DCT || qp->resp->established));
 	bool reads = qp->attr.type == SMX_QP_DCT || qp->cur.max_dest_rd_atomic;
+	uint32_t rights = able ? smx_direct_rights(qp->cur.qp_access_flags) : 0;
 
-	if (!able)
-		return 0;
-	if (access & IBV_ACCESS_REMOTE_WRITE)
-		rights |= SMX_MAY_WRITE;
-	if (reads && access & IBV_ACCESS_REMOTE_READ)
-		rights |= SMX_MAY_READ;
-	if (reads && access & IBV_ACCESS_REMOTE_ATOMIC)
-		rights |= SMX_MAY_ATOMIC;
-	return rights;
+	return reads ? rights : rights & SMX_MAY_WRITE;
 }
 
 /* Whose memory an XRC request is about only its receive queue tells, so XRC is not among them. */
@@ -65,20 +57,9 @@ void smx_direct_withdraw(struct smx_dev *dev, const struct smx_qp *qp)
 
 /* ------------------------------------------------------------------ within the process */
 
-static uint32_t right_of(uint8_t op)
-{
-	return op == SMX_FRAME_WRITE ? SMX_MAY_WRITE : op == SMX_FRAME_READ_REQUEST ? SMX_MAY_READ : SMX_MAY_ATOMIC;
-}
-
-static uint32_t access_of(uint8_t op)
-{
-	return op == SMX_FRAME_WRITE ? IBV_ACCESS_REMOTE_WRITE :
-	       op == SMX_FRAME_READ_REQUEST ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_ATOMIC;
-}
-
 static bool serves(const struct smx_qp *qp, const struct smx_frame *f)
 {
-	if ((128u << qp->cur.path_mtu) != f->mtu_bytes || !(rights_of(qp) & right_of(f->op)))
+	if ((128u << qp->cur.path_mtu) != f->mtu_bytes || !(rights_of(qp) & smx_port_right_of(f->op)))
 		return false;
 	if (qp->attr.type == SMX_QP_DCT)
 		return f->transport == SMX_TP_DC && qp->attr.dc_key == f->dc_key;
@@ -97,7 +78,7 @@ static void *reach_here(struct smx_dev *dev, const struct smx_frame *f, uint64_t
 	    !serves(qp, f))
 		return NULL;
 	if (mkey->attr.kind != SMX_MKEY_DIRECT || mkey->free || mkey->attr.pd != qp->attr.pd ||
-	    !(mkey->attr.access & access_of(f->op)))
+	    !(smx_direct_rights(mkey->attr.access) & smx_port_right_of(f->op)))
 		return NULL;
 	at = f->va - mkey->attr.start;
 	if (at > mkey->attr.length || mkey->attr.length - at < f->dma_length)

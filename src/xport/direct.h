@@ -14,6 +14,14 @@
  * been done then. */
 bool smx_direct_run(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st);
 
+/* enum ibv_access_flags as enum smx_port_right. */
+static inline uint32_t smx_direct_rights(uint32_t access)
+{
+	return (access & IBV_ACCESS_REMOTE_WRITE ? SMX_MAY_WRITE : 0) |
+	       (access & IBV_ACCESS_REMOTE_READ ? SMX_MAY_READ : 0) |
+	       (access & IBV_ACCESS_REMOTE_ATOMIC ? SMX_MAY_ATOMIC : 0);
+}
+
 /* Lets others know what they may do to qp now. When it returns, nobody does more. */
 void smx_direct_publish(struct smx_dev *dev, const struct smx_qp *qp);
 void smx_direct_withdraw(struct smx_dev *dev, const struct smx_qp *qp);
