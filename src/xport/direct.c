@@ -197,7 +197,8 @@ static void done(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *s
 
 	slot->opcode = req->opcode;	/* the program may have changed it since it rang */
 	slot->bytes = (uint32_t)req->length;
-	dev->port->direct++;
+	if (!smx_port_is_own(dev->port, dev->req_work->frame.dst_qpn))
+		dev->port->direct++;
 	smx_comp_done(dev, qp, st, inline_data, inline_data ? slot->bytes : 0);
 }
 
