@@ -169,16 +169,11 @@ bool smx_sq_look_for_room(struct smx_dv_sq *sq)
 }
 
 /* A queue without a lock has one thread at a time. */
-static inline bool is_inside(const struct smx_dv_qp *qp)
+bool smx_wr_inside(const struct smx_dv_qp *qp)
 {
 	const void *owner = __atomic_load_n(&qp->sq.wr.owner, __ATOMIC_RELAXED);
 
 	return owner && (owner == &this_thread || !qp->sq.lock.needed);
-}
-
-bool smx_wr_inside(const struct smx_dv_qp *qp)
-{
-	return is_inside(qp);
 }
 
 static void batch_begin(struct smx_dv_sq *sq)
@@ -209,7 +204,7 @@ void smx_wr_start(struct ibv_qp_ex *ex)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_ex(ex);
 
-	if (is_inside(qp)) {	/* its lock is ours already */
+	if (smx_wr_inside(qp)) {	/* its lock is ours already */
 		batch_roll_back(&qp->sq);
 		batch_begin(&qp->sq);
 		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_BATCH_OPEN, "ibv_wr_start was called again");

@@ -34,17 +34,7 @@ pingpong()
 		kill -0 $server 2>/dev/null || break
 		sleep 0.1
 	done
-	[ $client -eq 0 ] || kill $server 2>/dev/null
-	wait $server
-	server=$?
-	if [ $server -eq 0 ] && [ $client -eq 0 ]; then
-		echo "ok - $name"
-	else
-		echo "not ok - $name: server $server, client $client"
-		sed 's/^/#   server: /' "$folder/server"
-		sed 's/^/#   client: /' "$folder/client"
-		bad=1
-	fi
+	judge "$name" $server $client || bad=1
 }
 
 for mode in msg tagged; do

@@ -34,16 +34,25 @@ two_once()
 		grep -qiE "couldn't connect|connection refused|failed to connect" "$folder/client" || break
 		sleep 0.1
 	done
-	[ $client -eq 0 ] || kill $server 2>/dev/null
-	wait $server
+	judge "$name" $server $client
+}
+
+# judge NAME SERVER CLIENT: the server's process, still running perhaps, and how the client ended. Fails unless both
+# ended with 0.
+judge()
+{
+	local server
+	[ $3 -eq 0 ] || kill $2 2>/dev/null
+	wait $2
 	server=$?
-	if [ $server -eq 0 ] && [ $client -eq 0 ]; then
-		echo "ok - $name"
-	else
-		echo "not ok - $name: server $server, client $client"
-		sed 's/^/#   server: /' "$folder/server"
-		sed 's/^/#   client: /' "$folder/client"
+	if [ $server -eq 0 ] && [ $3 -eq 0 ]; then
+		echo "ok - $1"
+		return 0
 	fi
+	echo "not ok - $1: server $server, client $3"
+	sed 's/^/#   server: /' "$folder/server"
+	sed 's/^/#   client: /' "$folder/client"
+	return 1
 }
 
 need()
