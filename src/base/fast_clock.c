@@ -18,7 +18,7 @@ enum {
 	SAME_RATE = 500,		/* to one part in so many */
 };
 
-static uint64_t kernel_ns(void)
+uint64_t smx_clock_ns(void)
 {
 	struct timespec ts;
 
@@ -78,10 +78,10 @@ static __attribute__((noinline)) uint64_t ask_kernel(struct smx_fast_clock *c)
 	if (c->counter == SMX_COUNTER_UNKNOWN)
 		c->counter = counter_is_good() ? SMX_COUNTER_GOOD : SMX_COUNTER_NONE;
 	if (c->counter == SMX_COUNTER_NONE)
-		return kernel_ns();
+		return smx_clock_ns();
 	for (int i = 0; i < TRIES; i++) {
 		before = ticks();
-		ns = kernel_ns();
+		ns = smx_clock_ns();
 		after = ticks();
 		if (after - before < TOGETHER_TICKS) {
 			measure(c, ns, after);

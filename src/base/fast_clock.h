@@ -9,6 +9,9 @@
 
 #include <stdint.h>
 
+/* CLOCK_MONOTONIC as the kernel tells it, which is the clock of CQE timestamps too. */
+uint64_t smx_clock_ns(void);
+
 /* Zeroes to begin with. One reader at a time. */
 struct smx_fast_clock {
 	uint64_t base_ns, base_ticks;	/* read together */

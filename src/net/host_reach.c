@@ -5,20 +5,14 @@
 #include <sched.h>
 #include <time.h>
 
+#include "base/fast_clock.h"
+
 enum {
 	SPINS = 200, YIELDS = 20,
 	NAP_NS = 50000,
 	STOPPED_NS = 10000000,	/* for one that is stopped, or dead */
 	STUCK_NS = 300000000,	/* for one that only waits for a processor */
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static bool is_busy(const struct smx_host *h, uint32_t slot)
 {
@@ -42,8 +36,8 @@ static bool await(const struct smx_host *h, uint32_t slot)
 		}
 		nanosleep(&nap, NULL);
 		if (!began)
-			began = now_ns();
-		waited = now_ns() - began;
+			began = smx_clock_ns();
+		waited = smx_clock_ns() - began;
 		if (waited < STOPPED_NS)
 			continue;
 		gone = !smx_host_is_alive(&h->file->slot[slot]);

@@ -9,9 +9,9 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/fast_clock.h"
 #include "base/log.h"
 
 /* Neither a child's nor a core file's business. */
@@ -201,10 +201,7 @@ static uint64_t coarse_time(void)
 #if defined(__x86_64__)
 	return __builtin_ia32_rdtsc() >> 20;
 #else
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ((uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec) >> 19;
+	return smx_clock_ns() >> 19;
 #endif
 }
 

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/fast_clock.h"
 #include "base/log.h"
 #include "net/host_direct.h"
 #include "net/host_port.h"
@@ -41,14 +42,6 @@ _Static_assert(offsetof(struct smx_host_slot, blocked) - offsetof(struct smx_hos
 	       offsetof(struct smx_host_slot, direct) - offsetof(struct smx_host_slot, qps) ==
 	       offsetof(struct smx_port_public, direct), "a slot's tail is what a port makes public");
 
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 /* ------------------------------------------------------------------ joining */
 
 static bool join(struct host *h)
@@ -65,7 +58,7 @@ static bool join(struct host *h)
 		return false;
 	}
 	memcpy(h->own, h->inherited, sizeof(h->own));
-	h->probe = now_ns() ^ (uint64_t)getpid() << 32 ^ (uintptr_t)h;
+	h->probe = smx_clock_ns() ^ (uint64_t)getpid() << 32 ^ (uintptr_t)h;
 	own_slot(h)->probe_value = h->probe;
 	__atomic_store_n(&own_slot(h)->probe_addr, (uintptr_t)&h->probe, __ATOMIC_RELEASE);
 	h->epoch_seen = __atomic_load_n(&h->reg.file->epoch, __ATOMIC_ACQUIRE);
@@ -252,7 +245,7 @@ static bool may_stay(const struct host *h, const struct peer *p, const struct sm
 /* Datagrams and UC do not wait for one that does not look. */
 static bool is_stalled(struct host *h, struct peer *p, uint32_t to, const struct smx_frame *f)
 {
-	uint64_t now = now_ns();
+	uint64_t now = smx_clock_ns();
 
 	if (!p->blocked) {
 		p->blocked = true;
@@ -290,7 +283,7 @@ static bool host_admit(struct smx_port *port, const struct smx_frame *f, uint64_
 	}
 	/* Others may wait still: poll() tells them. */
 	if (p->blocked) {
-		p->full_since_ns = now_ns();
+		p->full_since_ns = smx_clock_ns();
 		p->given_up = false;
 	}
 	return true;
@@ -686,7 +679,7 @@ static void drop_gone(struct host *h)
 static uint64_t look_for_room(struct host *h)
 {
 	bool room = false;
-	uint64_t now = now_ns();
+	uint64_t now = smx_clock_ns();
 
 	for (uint32_t i = h->blocked_count; i--;) {
 		struct peer *p = h->peer[h->blocked[i]];

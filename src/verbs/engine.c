@@ -63,14 +63,6 @@ struct smx_dev *smx_engine_dev(void)
 	return smx_engine.dev;
 }
 
-uint64_t smx_clock_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 void smx_futex_wait(uint32_t *word, uint32_t seen, uint64_t until_ns)
 {
 	struct timespec until = { (time_t)(until_ns / 1000000000u),

@@ -9,6 +9,7 @@
 #include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 
+#include "base/fast_clock.h"
 #include "dv/dv_cq.h"
 #include "dv/dv_qp.h"
 #include "dv/dv_srq.h"
@@ -206,8 +207,6 @@ struct ibv_cq_ex *smx_vcq_create(struct ibv_context *context, struct ibv_cq_init
 struct ibv_dm *smx_vdm_create(struct ibv_context *context, struct ibv_alloc_dm_attr *attr);
 /* A context of the device, for ibv_open_device and mlx5dv_open_device. */
 struct ibv_context *smx_ctx_open(struct ibv_device *device);
-/* Nanoseconds of the device's clock (CLOCK_MONOTONIC), as in CQE timestamps. */
-uint64_t smx_clock_ns(void);
 
 /* Fills the operations of a new context (ibv_context_ops and verbs_context). Each file offers its own. */
 void smx_ops_pd(struct verbs_context *v);	/* ibv_pd.c: pd, parent domain, thread domain */
