@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 
 #include "soak.h"
+#include "t_registry.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
@@ -24,114 +25,78 @@
 #endif
 #endif
 
-enum { RESIDENT_SLACK = 24 << 20 };
+enum { GROWTH_SLACK = 24 << 20 };
 
+/* Of both processes. */
 struct footprint {
-	uint64_t resident, fds, files;
+	uint64_t bytes, fds[2], files;
+	ino_t shared[2];
 };
 
 static struct common *common;
 static pid_t child[2];
 
-static uint64_t entries(const char *path)
+/* Memory that others reach lies in a file of its owner, and comes back out of it when they may reach it no longer:
+ * it counts either way. Both may have it open. */
+static void count_shared(const char *name, struct footprint *f)
 {
-	DIR *dir = opendir(path);
-	uint64_t n = 0;
+	char target[64] = "";
+	struct stat st;
 
-	while (dir && readdir(dir))
-		n++;
-	if (dir)
-		closedir(dir);
-	return n;
-}
-
-/* A network namespace of our own has a registry of its own, so that what lies there is ours. */
-static bool own_registry;
-
-static void write_to(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY);
-
-	if (fd >= 0 && write(fd, text, strlen(text)) < 0)
-		perror(path);
-	if (fd >= 0)
-		close(fd);
-}
-
-static void leave_others_alone(void)
-{
-	unsigned int uid = getuid(), gid = getgid();
-	char text[64];
-
-	own_registry = true;
-	if (!unshare(CLONE_NEWNET))
+	if (readlink(name, target, sizeof(target) - 1) < 0 || strcmp(target, "/memfd:softmlx5 (deleted)") ||
+	    stat(name, &st))
 		return;
-	if (unshare(CLONE_NEWUSER | CLONE_NEWNET)) {
-		printf("# no namespace of its own (%s): files in /dev/shm are not counted\n",
-		       strerror(errno));
-		own_registry = false;
-		return;
+	for (int i = 0; i < 2; i++) {
+		if (f->shared[i] == st.st_ino)
+			return;
+		if (!f->shared[i]) {
+			f->shared[i] = st.st_ino;
+			f->bytes += (uint64_t)st.st_blocks * 512;
+			return;
+		}
 	}
-	write_to("/proc/self/setgroups", "deny");
-	snprintf(text, sizeof(text), "%u %u 1", uid, uid);
-	write_to("/proc/self/uid_map", text);
-	snprintf(text, sizeof(text), "%u %u 1", gid, gid);
-	write_to("/proc/self/gid_map", text);
 }
 
-static bool registry_path(char *path, size_t len)
-{
-	struct stat net;
-
-	if (!own_registry || stat("/proc/self/ns/net", &net))
-		return false;
-	snprintf(path, len, "/dev/shm/softmlx5-%u-%lu", geteuid(), (unsigned long)net.st_ino);
-	return true;
-}
-
-/* The registry's folder, with what lies in it. */
-static uint64_t shared_files(void)
-{
-	char path[64];
-
-	return registry_path(path, sizeof(path)) ? entries(path) : 0;
-}
-
-/* What lies in a new namespace's folder was left by processes that were killed in an old one with
- * its number; and what lies there after a failure, by ours. */
-static void remove_registry(void)
+static void look_at_files(int side, struct footprint *f)
 {
 	char path[64], name[400];
 	struct dirent *e;
 	DIR *dir;
 
-	if (!registry_path(path, sizeof(path)) || !(dir = opendir(path)))
-		return;
-	while ((e = readdir(dir))) {
+	snprintf(path, sizeof(path), "/proc/%d/fd", child[side]);
+	dir = opendir(path);
+	while (dir && (e = readdir(dir))) {
 		snprintf(name, sizeof(name), "%s/%s", path, e->d_name);
-		unlink(name);
+		count_shared(name, f);
+		f->fds[side]++;
 	}
-	closedir(dir);
-	rmdir(path);
+	if (dir)
+		closedir(dir);
 }
 
-static struct footprint footprint_of(pid_t pid)
+static void look_at_memory(int side, struct footprint *f)
 {
-	struct footprint f = { .files = shared_files() };
 	unsigned long long anonymous;
 	char path[64], line[200];
 	FILE *file;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
-	f.fds = entries(path);
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	snprintf(path, sizeof(path), "/proc/%d/status", child[side]);
 	file = fopen(path, "r");
-	/* What the process shares with the other comes and goes as it is used. */
 	while (file && fgets(line, sizeof(line), file))
 		if (sscanf(line, "RssAnon: %llu kB", &anonymous) == 1)
-			f.resident = anonymous << 10;
+			f->bytes += anonymous << 10;
 	if (file)
 		fclose(file);
+}
+
+static struct footprint look(void)
+{
+	struct footprint f = { .files = t_registry_entries(false, NULL, 0) };
+
+	for (int i = 0; i < 2; i++) {
+		look_at_files(i, &f);
+		look_at_memory(i, &f);
+	}
 	return f;
 }
 
@@ -147,16 +112,19 @@ static void fail(const char *fmt, ...)
 	va_end(ap);
 }
 
-static void compare(int side, const struct footprint *before, const struct footprint *now)
+static void compare(const struct footprint *before, const struct footprint *now)
 {
+	printf("# memory: %" PRIu64 " MB after a quarter of the time, %" PRIu64 " MB at the end\n",
+	       before->bytes >> 20, now->bytes >> 20);
 #ifndef SANITIZED
-	if (now->resident > before->resident + before->resident / 20 + RESIDENT_SLACK)
-		fail("process %c grew from %" PRIu64 " to %" PRIu64 " MB", 'A' + side,
-		     before->resident >> 20, now->resident >> 20);
+	if (now->bytes > before->bytes + before->bytes / 20 + GROWTH_SLACK)
+		fail("the processes grew from %" PRIu64 " to %" PRIu64 " MB", before->bytes >> 20,
+		     now->bytes >> 20);
 #endif
-	if (now->fds > before->fds)
-		fail("process %c has %" PRIu64 " open files, at first it had %" PRIu64, 'A' + side,
-		     now->fds, before->fds);
+	for (int i = 0; i < 2; i++)
+		if (now->fds[i] > before->fds[i])
+			fail("process %c has %" PRIu64 " open files, at first it had %" PRIu64, 'A' + i,
+			     now->fds[i], before->fds[i]);
 	if (now->files > before->files)
 		fail("there are %" PRIu64 " files in /dev/shm, at first there were %" PRIu64,
 		     now->files, before->files);
@@ -207,7 +175,7 @@ static void pause_one(void)
 
 static void watch(uint32_t seconds, bool pauses)
 {
-	struct footprint before[2] = { { 0 } }, now;
+	struct footprint before = { 0 }, now;
 	uint64_t end, settled;
 
 	while ((!get(&common->side[0].ready) || !get(&common->side[1].ready)) && !ended())
@@ -218,14 +186,14 @@ static void watch(uint32_t seconds, bool pauses)
 		usleep(50000);
 		if (t_now_ms() < settled)
 			continue;
-		for (int i = 0; i < 2 && !before[i].resident; i++)
-			before[i] = footprint_of(child[i]);
+		if (!before.bytes)
+			before = look();
 		if (pauses && !rnd(40))
 			pause_one();
 	}
-	for (int i = 0; i < 2 && !common->failed && before[i].resident; i++) {
-		now = footprint_of(child[i]);
-		compare(i, &before[i], &now);
+	if (!common->failed && before.bytes) {
+		now = look();
+		compare(&before, &now);
 	}
 	common->stop = 1;
 }
@@ -256,9 +224,10 @@ static void finish(void)
 static int say(void)
 {
 	const struct side *a = &common->side[0], *b = &common->side[1];
+	char left[256];
 
-	if (shared_files())
-		fail("%" PRIu64 " entries are left in /dev/shm", shared_files());
+	if (t_registry_entries(false, left, sizeof(left)))
+		fail("%s is left in /dev/shm", left);
 	printf("# seed %" PRIu64 ": %" PRIu64 " completions, %" PRIu64 " requests failed, %" PRIu64
 	       " recoveries, %" PRIu64 " messages (%" PRIu64 " datagrams and UC lost), %" PRIu64
 	       " MB compared\n",
@@ -270,7 +239,7 @@ static int say(void)
 			printf("#   %-36s %" PRIu64 "\n", ibv_wc_status_str((enum ibv_wc_status)i),
 			       a->status[i] + b->status[i]);
 	if (common->failed) {
-		remove_registry();
+		t_registry_entries(true, NULL, 0);
 		printf("not ok - soak, --seed %" PRIu64 ": %s\n", common->seed, common->why);
 		return 1;
 	}
@@ -368,8 +337,7 @@ int main(int argc, char **argv)
 	common->no_dc = o.no_dc;
 	w.rng = o.seed | 1;
 	printf("# soak --seed %" PRIu64 " --seconds %u --conns %u\n", o.seed, o.seconds, o.conns);
-	leave_others_alone();
-	remove_registry();
+	t_own_network();
 	fflush(stdout);
 	start("/proc/self/exe", fd);
 	watch(o.seconds, o.pauses);

@@ -238,8 +238,8 @@ int smx_host_open(struct smx_host *h, const char *dir, bool make, char *why, siz
 	if (dir)
 		snprintf(h->dir, sizeof(h->dir), "%s", dir);
 	else
-		snprintf(h->dir, sizeof(h->dir), "/dev/shm/softmlx5-%u-%llu", geteuid(),
-			 (unsigned long long)ns_inode("/proc/self/ns/net"));
+		snprintf(h->dir, sizeof(h->dir), "/dev/shm/softmlx5-%u-%llu.%u", geteuid(),
+			 (unsigned long long)ns_inode("/proc/self/ns/net"), SMX_HOST_VERSION);
 	for (int tries = 0; tries < 1000; tries++) {
 		err = try_open(h, make, why, why_len);
 		if (err != EAGAIN)

@@ -19,7 +19,7 @@ enum {
 	SMX_HOST_BLOCKS = 1 << 14,	/* of the 24-bit number space */
 	SMX_HOST_BLOCK_BITS = 10,	/* numbers of a block */
 	SMX_HOST_NAME_BYTES = 32,
-	SMX_HOST_VERSION = 2,
+	SMX_HOST_VERSION = 2,	/* of all that processes share; the directory has it in its name */
 };
 #define SMX_HOST_MAGIC 0x736d78356c6f6361ull
 

@@ -4,7 +4,6 @@
  * end by itself, and nothing may be left behind.
  *
  * usage: two_process_kill [CYCLES [SEED]] */
-#include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/stat.h>
@@ -12,6 +11,7 @@
 #include <sys/wait.h>
 
 #include "t.h"
+#include "t_registry.h"
 
 enum { MEM = 2 << 20, DEPTH = 8, ENDS = 2, PATIENCE_MS = 20000 };
 
@@ -173,38 +173,6 @@ static void end_case(const void *arg)
 
 /* ---- whoever starts and kills them ---- */
 
-static bool own_namespace;
-
-/* How much lies in the registry's folder; take: it is removed. */
-static uint32_t left_behind(char *name, size_t len, bool take)
-{
-	char path[64], whole[400];
-	struct dirent *e;
-	struct stat net;
-	uint32_t n = 0;
-	DIR *dir;
-
-	if (!own_namespace || stat("/proc/self/ns/net", &net))
-		return 0;
-	snprintf(path, sizeof(path), "/dev/shm/softmlx5-%u-%lu", geteuid(),
-		 (unsigned long)net.st_ino);
-	dir = opendir(path);
-	while (dir && (e = readdir(dir))) {
-		if (e->d_name[0] == '.')
-			continue;
-		if (n++ == 0)
-			snprintf(name, len, "%s", e->d_name);
-		snprintf(whole, sizeof(whole), "%s/%s", path, e->d_name);
-		if (take)
-			unlink(whole);
-	}
-	if (dir)
-		closedir(dir);
-	if (take)
-		rmdir(path);
-	return n;
-}
-
 static pid_t start_end(const struct job *job, int fd)
 {
 	char side[4], text[16], seed[32];
@@ -279,17 +247,14 @@ static void one_cycle(const struct run *r, uint32_t i)
 		return;
 	EXPECT(!status, "cycle %u: the survivor %s 0x%x: %s", i,
 	       status < 0 ? "hangs" : "ended with", status, r->page->why);
-	EXPECT(!left_behind(name, sizeof(name), false), "cycle %u: %s is left behind", i, name);
+	EXPECT(!t_registry_entries(false, name, sizeof(name)), "cycle %u: %s is left behind", i, name);
 }
 
 static void cycles(const void *arg)
 {
 	const struct run *r = arg;
-	char name[256];
 
 	alarm(0);
-	/* An older namespace may have had this one's number. */
-	left_behind(name, sizeof(name), true);
 	for (uint32_t i = 0; i < r->cycles && !t_state.failures; i++)
 		one_cycle(r, i);
 	printf("# seed %" PRIu64
@@ -300,7 +265,7 @@ static void cycles(const void *arg)
 			printf(" %s %u", ibv_wc_status_str((enum ibv_wc_status)i),
 			       r->page->first[i]);
 	printf("\n");
-	left_behind(name, sizeof(name), true); /* of two that were killed last */
+	t_registry_entries(true, NULL, 0); /* of two that were killed last */
 	EXPECT(r->page->worked, "nobody was killed while at work");
 }
 
@@ -330,10 +295,7 @@ int main(int argc, char **argv)
 		_exit(1);
 	}
 	rng = r.seed * 0x9e3779b97f4a7c15ull | 1;
-	/* With a registry of its own, what lies there is this test's. */
-	own_namespace = !unshare(CLONE_NEWNET) || !unshare(CLONE_NEWUSER | CLONE_NEWNET);
-	if (!own_namespace)
-		printf("# no namespace of its own: what is left in /dev/shm is not looked at\n");
+	t_own_network();
 	t_case("one of two processes is killed", cycles, &r);
 	return t_done();
 }

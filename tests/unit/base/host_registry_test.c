@@ -265,6 +265,20 @@ static void a_look_makes_nothing(void **state)
 	assert_false(is_there());
 }
 
+/* What a build with another layout left, alive or dead, is in nobody's way. */
+static void builds_that_share_differently_use_different_folders(void **state)
+{
+	char why[256], end[16];
+	struct smx_host h;
+
+	(void)state;
+	if (!smx_host_open(&h, NULL, false, why, sizeof(why)))
+		smx_host_close(&h);
+	snprintf(end, sizeof(end), ".%u", SMX_HOST_VERSION);
+	assert_non_null(strstr(h.dir, "/dev/shm/softmlx5-"));
+	assert_string_equal(strrchr(h.dir, '.'), end);
+}
+
 /* Many come and go at once: each finds a registry, and nothing is left. */
 static void coming_and_going_at_once(void **state)
 {
@@ -313,6 +327,7 @@ int main(void)
 		cmocka_unit_test_setup(what_is_not_a_registry_is_refused_in_words, fresh_dir),
 		cmocka_unit_test_setup(a_file_that_its_maker_did_not_finish_is_made_anew, fresh_dir),
 		cmocka_unit_test_setup(a_look_makes_nothing, fresh_dir),
+		cmocka_unit_test(builds_that_share_differently_use_different_folders),
 		cmocka_unit_test_setup(coming_and_going_at_once, fresh_dir),
 	};
 
