@@ -54,6 +54,7 @@ static struct {
 	uint32_t runs_max;
 	bool lost;		/* the program closed the memfd */
 	bool left;		/* pages without a user are still shared */
+	bool stopped;
 	bool frozen;		/* nothing is moved any more, for we no longer know what is whose */
 	int child_done[2];	/* pipe: the child's end closes when it has copies of its own, or is dead */
 } share = { .fd = -1, .child_done = { -1, -1 } };
@@ -557,7 +558,7 @@ bool smx_share(const void *addr, uint64_t length, unsigned int device_threads)
 {
 	uint64_t start = first_page(addr), end = last_page_end(addr, length), movable;
 
-	if (!end || share.frozen || smx_share_fd() < 0 || !look(start, end, &movable) ||
+	if (!end || share.frozen || share.stopped || smx_share_fd() < 0 || !look(start, end, &movable) ||
 	    (movable && !may_move(start, end, movable, device_threads)) ||
 	    !smx_range_users_add(&share.users, start, end))
 		return false;
@@ -631,11 +632,18 @@ bool smx_share_end(unsigned int device_threads)
 {
 	struct stat st;
 
+	share.stopped = false;
 	if (!is_there(&st))
 		return false;
 	end_all(is_alone(device_threads), true);
 	drop_file();
 	return true;
+}
+
+void smx_share_stop(unsigned int device_threads)
+{
+	smx_share_end(device_threads);
+	share.stopped = true;
 }
 
 /* ------------------------------------------------------------------ fork */

@@ -38,6 +38,8 @@ void smx_unshare(const void *addr, uint64_t length, unsigned int device_threads)
 /* All pages become private at once, whoever uses them, and the memfd is dropped. What peers store into it from now
  * on is not seen. RETURN false when there was none. */
 bool smx_share_end(unsigned int device_threads);
+/* The same, and nothing is shared again before the next smx_share_end(). */
+void smx_share_stop(unsigned int device_threads);
 
 /* Around fork(): the child gets copies of its own, and the parent goes on once it has them. Stores of the parent's
  * other threads in between may be seen by the child. */

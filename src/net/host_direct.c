@@ -33,7 +33,7 @@ static void end_sharing(struct host *h, uint32_t stuck)
 	smx_log(SMX_LOG_WARN, "process %d was stopped in this process's memory, which is not shared any more",
 		h->reg.file->slot[stuck].pid);
 	__atomic_store_n(&h->tables.file->sharing, 0, __ATOMIC_SEQ_CST);
-	smx_share_end(0);
+	smx_share_stop(0);
 }
 
 /* What was taken back is used by nobody from now on. */

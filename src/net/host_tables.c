@@ -228,8 +228,20 @@ bool smx_far_lives(struct smx_far *far)
 	return true;
 }
 
+/* What is mapped of it costs memory that nobody sees. */
+static __attribute__((noinline)) void *let_go(struct smx_far *far)
+{
+	if (far->memory)
+		smx_peer_memory_close(far->memory);
+	far->memory = NULL;
+	far->no_memory = true;
+	return NULL;
+}
+
 void *smx_far_memory(struct smx_far *far, uint64_t addr, uint64_t *length)
 {
+	if (!smx_far_held(far))
+		return let_go(far);
 	if (!far->memory && !open_memory(far))
 		return NULL;
 	return smx_peer_memory_at(far->memory, addr, length);
@@ -252,7 +264,7 @@ void *smx_far_at(struct smx_far *far, const struct smx_frame *f, uint64_t off, u
 	uint32_t right = smx_port_right_of(f->op);
 	uint64_t at, covers, host;
 
-	if (!f->dma_length || off >= f->dma_length || !serves(qp, f, right) || !smx_far_held(far))
+	if (!f->dma_length || off >= f->dma_length || !serves(qp, f, right))
 		return NULL;
 	if (__atomic_load_n(&key->key, __ATOMIC_ACQUIRE) != f->rkey || right & ~key->rights || key->pdn != qp->pdn)
 		return NULL;

@@ -324,6 +324,23 @@ static void ends_at_once(void **state)
 	munmap(q, CROWD_PAGES * PAGE);
 }
 
+static void stops_until_it_ends(void **state)
+{
+	uint8_t *p = pages(4 * PAGE);
+
+	(void)state;
+	fill(p, 4 * PAGE, 5);
+	assert_true(share(p, 4 * PAGE));
+	smx_share_stop(other_threads);
+	assert_true(is_filled(p, 4 * PAGE, 5));
+	drop(p, 4 * PAGE);
+	assert_false(share(p, 4 * PAGE));
+	smx_share_end(other_threads);
+	assert_true(share(p, 4 * PAGE));
+	drop(p, 4 * PAGE);
+	munmap(p, 4 * PAGE);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -336,7 +353,7 @@ int main(int argc, char **argv)
 		TEST(nothing_is_moved_beside_other_threads),
 		TEST(no_store_is_lost_when_threads_go_on),
 		TEST(rights_stay_what_the_program_made_them),
-		TEST(ends_at_once),
+		TEST(ends_at_once), TEST(stops_until_it_ends),
 	};
 
 	return run_both_ways(tests, SMX_COUNT(tests), argc > 1 ? argv[1] : NULL);

@@ -100,6 +100,22 @@ static void *find(uint64_t va, uint64_t length)
 	return at(&f, 0);
 }
 
+/* Pages that were stored into again would be nobody's. */
+static void memory_that_is_not_shared_any_more_is_let_go(void **state)
+{
+	struct smx_frame f = a_write(START, 100);
+	uint64_t length = 8;
+
+	(void)state;
+	assert_non_null(smx_far_memory(&far_end, (uintptr_t)mem, &length));
+	assert_non_null(far_end.memory);
+	tables.file->sharing = 0;
+	assert_null(smx_far_memory(&far_end, (uintptr_t)mem, &length));
+	assert_null(far_end.memory);
+	assert_null(at(&f, 0));
+	assert_null(far_end.memory);
+}
+
 /* What is stored there is in the owner's memory. */
 static void found(void **state)
 {
@@ -314,6 +330,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		A_TEST(found), A_TEST(ranges), A_TEST(other_requests), A_TEST(rights), A_TEST(dc), A_TEST(withdrawn),
 		A_TEST(hostile), A_TEST(other_files), A_TEST(no_memory), A_TEST(lives),
+		A_TEST(memory_that_is_not_shared_any_more_is_let_go),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
