@@ -16,7 +16,7 @@ struct smx_pull {
 	/* Fetches n bytes from off on and moves off by *done, which were fetched. */
 	enum smx_pulled (*fetch)(struct smx_pull *pull, void *to, uint64_t n, uint64_t *done);
 	uint64_t off;
-	bool gone;	/* the other process has ended: what it sent is as good as lost */
+	bool gone;	/* the other process has ended, or has taken its memory back: what it sent is lost on the way */
 };
 
 #endif

@@ -121,6 +121,7 @@ void smx_dev_publish_key(struct smx_dev *dev, const struct smx_mkey *mkey)
 
 void smx_dev_withdraw_key(struct smx_dev *dev, const struct smx_mkey *mkey)
 {
+	smx_port_recall(dev->port);
 	if (dev->port->ops->withdraw_key && is_public(mkey) && smx_direct_rights(mkey->attr.access))
 		dev->port->ops->withdraw_key(dev->port, mkey->key);
 }

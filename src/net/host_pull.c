@@ -42,14 +42,13 @@ static bool fetch_shared(const struct smx_host_pull *hp, uint8_t *to, uint64_t n
 	return done == n && smx_far_held(hp->far);
 }
 
-static enum smx_pulled fetch(struct smx_pull *pull, void *to, uint64_t n, uint64_t *done)
+static enum smx_pulled fetch_runs(struct smx_host_pull *hp, void *to, uint64_t n, uint64_t *done)
 {
-	struct smx_host_pull *hp = (struct smx_host_pull *)pull;
+	struct smx_pull *pull = &hp->pull;
 	const struct smx_arrived *a = hp->from;
 	uint64_t skip = pull->off;
 	uint32_t i = 0;
 
-	*done = 0;
 	if (hp->far && fetch_shared(hp, to, n)) {
 		*done = n;
 		pull->off += n;
@@ -82,9 +81,22 @@ static enum smx_pulled fetch(struct smx_pull *pull, void *to, uint64_t n, uint64
 	return SMX_PULLED;
 }
 
-struct smx_host_pull smx_host_pull(const struct smx_arrived *from, int32_t pid, struct smx_far *far)
+static enum smx_pulled fetch(struct smx_pull *pull, void *to, uint64_t n, uint64_t *done)
 {
-	return (struct smx_host_pull){ .pull = { .fetch = fetch }, .from = from, .pid = pid, .far = far };
+	struct smx_host_pull *hp = (struct smx_host_pull *)pull;
+	enum smx_pulled pulled;
+
+	*done = 0;
+	pulled = fetch_runs(hp, to, n, done);
+	if (!smx_link_is_recalled(hp->link, hp->kind))
+		return pulled;
+	pull->gone = true;
+	return SMX_PULL_SOURCE;
+}
+
+void smx_host_pull(struct smx_host_pull *hp)
+{
+	hp->pull = (struct smx_pull){ .fetch = fetch };
 }
 
 bool smx_host_can_pull(int32_t pid, uint64_t addr, uint64_t value)

@@ -4,16 +4,20 @@
 #define SMX_HOST_PULL_H
 
 #include "net/host_tables.h"
+#include "net/net_shm.h"
 #include "net/shm_record.h"
 
 struct smx_host_pull {
 	struct smx_pull pull;
 	const struct smx_arrived *from;
+	const struct smx_link *link;	/* whose record it is, at the lane's position */
+	enum smx_lane_kind kind;
 	int32_t pid;
 	struct smx_far *far;	/* the sender's, of which the runs are shared; NULL: they are not */
 };
 
-struct smx_host_pull smx_host_pull(const struct smx_arrived *from, int32_t pid, struct smx_far *far);
+/* All but hp->pull is known. */
+void smx_host_pull(struct smx_host_pull *hp);
 
 /* Is there value at addr in that process, and may we read it? */
 bool smx_host_can_pull(int32_t pid, uint64_t addr, uint64_t value);

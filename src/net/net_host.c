@@ -370,6 +370,7 @@ static bool put_runs(struct peer *p, struct smx_lane *lane, const struct smx_fra
 	rec->runs = (shared ? SMX_REC_SHARED | count : count) & 0xff;
 	smx_shm_ack_carry(&p->ack, &p->out.lane[SMX_LANE_ANSWERS], rec, f);
 	smx_lane_publish(lane, rec, size);
+	lane->lent = lane->pos;
 	return true;
 }
 
@@ -390,8 +391,10 @@ static void send_to(struct host *h, struct peer *p, uint32_t to, struct smx_fram
 		publish_ack(p);
 	if (f->length > PULL_FROM_BYTES && may_stay(h, p, f))
 		count = make_runs(h, f, runs, &shared);
-	if (count)
+	if (count) {
 		put = put_runs(p, lane, f, runs, count, shared);
+		h->port.lent = true;
+	}
 	else if (f->length <= SMX_REC_VALUE_MAX)
 		put = put_value(h, p, lane, f);
 	else
@@ -534,7 +537,7 @@ static void report_source_fault(struct host *h, const struct smx_frame *f)
 	host_send(&h->port, &r);
 }
 
-static void deliver(struct host *h, struct peer *p, uint32_t from)
+static void deliver(struct host *h, struct peer *p, uint32_t from, enum smx_lane_kind kind)
 {
 	struct smx_frame *f = &h->arrived.frame;
 	struct smx_host_pull hp;
@@ -554,8 +557,11 @@ static void deliver(struct host *h, struct peer *p, uint32_t from)
 		h->port.deliver(h->port.deliver_arg, &h->carried);
 	}
 	if (h->arrived.run_count) {
-		hp = smx_host_pull(&h->arrived, p->pid,
-				   h->arrived.shared ? smx_host_far(h, from, p->in_gen) : NULL);
+		hp = (struct smx_host_pull){
+			.from = &h->arrived, .link = &p->in, .kind = kind, .pid = p->pid,
+			.far = h->arrived.shared ? smx_host_far(h, from, p->in_gen) : NULL,
+		};
+		smx_host_pull(&hp);
 		f->pull = &hp.pull;
 	}
 	if (smx_frame_is_answer(f->op))
@@ -621,7 +627,7 @@ static bool take_lane(struct host *h, struct peer *p, uint32_t from, enum smx_la
 		}
 		if (smx_rec_read(rec, (uint32_t)size, &h->arrived) &&
 		    smx_frame_is_answer(h->arrived.frame.op) == (kind == SMX_LANE_ANSWERS))
-			deliver(h, p, from);
+			deliver(h, p, from, kind);
 		if (!p->in.file)
 			return false;
 		smx_lane_consume(lane, (uint32_t)size);
@@ -805,6 +811,16 @@ static void drop_links(struct host *h)
 	memset(h->own, 0xff, sizeof(h->own));
 }
 
+static void host_recall(struct smx_port *port)
+{
+	struct host *h = (struct host *)port;
+
+	for (uint32_t i = 0; i < SMX_HOST_SLOTS; i++)
+		if (h->peer[i] && h->peer[i]->out.file)
+			smx_link_recall(&h->peer[i]->out);
+	port->lent = false;
+}
+
 static void host_forked(struct smx_port *port)
 {
 	struct host *h = (struct host *)port;
@@ -823,6 +839,7 @@ static void host_leave(struct smx_port *port)
 {
 	struct host *h = (struct host *)port;
 
+	smx_port_recall(port);
 	drop_links(h);
 	smx_host_forget_tables(h);
 	smx_host_give_back(&h->reg);
@@ -834,6 +851,7 @@ static void host_destroy(struct smx_port *port)
 {
 	struct host *h = (struct host *)port;
 
+	smx_port_recall(port);
 	drop_links(h);
 	smx_host_forget_tables(h);
 	smx_host_leave(&h->reg);
@@ -856,6 +874,7 @@ static const struct smx_port_ops host_ops = {
 	.publish_qp = smx_host_publish_qp,
 	.reach = smx_host_reach,
 	.reached = smx_host_reached,
+	.recall = host_recall,
 };
 
 struct smx_port *smx_net_host_create(const struct smx_net_host_attr *attr)

@@ -15,7 +15,7 @@
 #define LINK_MAGIC 0x736d78356c696e6bull
 
 enum {
-	LINK_VERSION = 2,
+	LINK_VERSION = 3,
 	SKIP = 1 << 30,		/* a record that fills the rest of the lane */
 };
 
@@ -116,6 +116,24 @@ void smx_link_close(struct smx_link *link)
 	if (link->file)
 		munmap(link->file, sizeof(*link->file));
 	link->file = NULL;
+}
+
+void smx_link_recall(struct smx_link *link)
+{
+	for (unsigned int i = 0; i < SMX_LANES; i++) {
+		struct smx_lane *lane = &link->lane[i];
+
+		if (lane->lent > __atomic_load_n(&lane->ctl->head, __ATOMIC_RELAXED))
+			__atomic_store_n(&link->file->recalled[i], lane->pos, __ATOMIC_RELAXED);
+	}
+	/* Whoever reads what is stored there from now on finds it said. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+bool smx_link_is_recalled(const struct smx_link *link, enum smx_lane_kind kind)
+{
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return __atomic_load_n(&link->file->recalled[kind], __ATOMIC_RELAXED) > link->lane[kind].pos;
 }
 
 /* ------------------------------------------------------------------ producer */

@@ -40,7 +40,9 @@ struct smx_link_file {
 	uint32_t version, bytes;
 	uint32_t from, from_gen, to, to_gen;
 	uint32_t can;			/* enum smx_link_can: the receiver reads the sender's memory */
-	uint32_t pad[23];
+	uint32_t pad0;
+	uint64_t recalled[SMX_LANES];	/* by the sender: records before this position have lost their runs */
+	uint32_t pad1[18];
 	struct smx_lane_ctl ctl[SMX_LANES];
 	uint8_t data[SMX_LANES][SMX_LANE_BYTES] __attribute__((aligned(4096)));
 };
@@ -53,6 +55,7 @@ struct smx_lane {
 	uint64_t head_seen;		/* producer: head when last looked at. Consumer: head as told */
 	uint64_t cleared;		/* producer: from pos up to here every unit begins with 0 */
 	uint64_t want_seen;		/* consumer: pos when want_room was last looked at */
+	uint64_t lent;			/* producer: behind the last record with runs */
 };
 
 struct smx_link {
@@ -67,6 +70,11 @@ int smx_link_make(struct smx_link *link, int dir_fd, uint32_t from, uint32_t fro
 int smx_link_open(struct smx_link *link, int dir_fd, uint32_t from, uint32_t from_gen, uint32_t to,
 		  uint32_t to_gen, char *why, size_t why_len);
 void smx_link_close(struct smx_link *link);
+
+/* Producer. The runs of what was not consumed are not to be read any more. */
+void smx_link_recall(struct smx_link *link);
+/* Consumer, when it has read what the runs of the record it peeks at name: was that still theirs? */
+bool smx_link_is_recalled(const struct smx_link *link, enum smx_lane_kind kind);
 
 /* Producer. Room for a record of size bytes, a multiple of SMX_LANE_ALIGN. RETURN NULL when there is none. */
 bool smx_lane_has_room(struct smx_lane *lane, uint32_t size);

@@ -87,6 +87,9 @@ struct smx_port_ops {
 	void *(*reach)(struct smx_port *port, const struct smx_frame *f, uint64_t off, uint64_t *length);
 	/* RETURN false when what was done may have been for nothing. */
 	bool (*reached)(struct smx_port *port);
+	/* Whose payloads were left in this process's memory, and were not read by now, are lost on the way: the memory
+	 * may become something else's. */
+	void (*recall)(struct smx_port *port);
 };
 
 enum { SMX_PORT_NUMBERS = 1024 };
@@ -101,6 +104,7 @@ struct smx_port {
 	bool untimed;			/* poll() does not look at now_ns */
 	bool polled;			/* poll() is called all the time: what can wait may wait for the next call */
 	uint32_t changes;		/* of bell and linked, and of who is reachable: counted */
+	bool lent;			/* perhaps payloads of frames that were sent are still in this memory */
 	bool linked;			/* other processes have made contact: polling may find something */
 	uint32_t *bell;			/* futex word that others change and wake; NULL: there are no others */
 	uint32_t bell_seen;		/* by poll() */
@@ -111,6 +115,12 @@ struct smx_port {
 	 * without asking the port. NULL: the port is asked for all. */
 	const uint8_t *own;
 };
+
+static inline void smx_port_recall(struct smx_port *port)
+{
+	if (port->lent)
+		port->ops->recall(port);
+}
 
 enum { SMX_PORT_OWN_BYTES = (1 << 24) / SMX_PORT_NUMBERS / 8 };
 

@@ -278,17 +278,23 @@ bool smx_resp_store(struct smx_resp_work *w, struct smx_walk *dst, uint64_t n, u
 	struct smx_frame *f = w->f;
 	uint64_t fits = in_one_region(dst, n) ? n : smx_walk_check(dst, n, fault);
 	struct smx_dma_fault copy_fault;
+	struct smx_walk began;
 	smx_outcome check;
 
 	assert(n <= f->length);
 	if (fits < n)
 		fits -= fits % w->mtu;
-	if (f->flat)
+	if (f->flat) {
 		check = smx_dma_write(dst, f->flat, fits, done, &copy_fault);
-	else if (f->pull)
+	} else if (f->pull) {
+		/* It may be sent again. */
+		began = *dst;
 		check = smx_dma_pull(dst, f->pull, fits, done, &copy_fault);
-	else
+		if (check && f->pull->gone)
+			*dst = began;
+	} else {
 		check = smx_dma_copy(dst, f->walk, fits, done, &copy_fault);
+	}
 	if (!check && *done == n)
 		return true;
 	if (check && is_source_check(check)) {

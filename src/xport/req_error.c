@@ -20,6 +20,7 @@ static void flush_oldest(struct smx_dev *dev, struct smx_qp *qp, struct smx_requ
 	struct smx_where where = smx_req_where(qp, st->oldest);
 	uint32_t at = st->oldest;
 
+	smx_port_recall(dev->port);
 	if (check == SMX_CHECK_FLUSH_BEHIND)
 		qp->flushed++;
 	else
@@ -110,6 +111,7 @@ void smx_req_fail(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *
 
 	assert(check != SMX_CHECK_NONE);
 	assert(st->has_oldest);
+	smx_port_recall(dev->port);
 	st->failing = SMX_CHECK_NONE;
 	qp->root = check;
 	qp->errored = true;

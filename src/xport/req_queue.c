@@ -142,6 +142,7 @@ void smx_req_reset(struct smx_qp *qp)
 {
 	if (!qp->req)
 		return;
+	smx_port_recall(qp->dev->port);
 	for (uint32_t i = 0; i < smx_req_stream_count(qp); i++) {
 		smx_req_stop_stream(qp->dev, qp, &qp->req[i]);
 		stream_init(&qp->req[i]);

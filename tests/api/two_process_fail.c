@@ -143,6 +143,40 @@ static void paused(const void *arg)
 	two_end(&two);
 }
 
+static void post_send(struct two *two, enum two_kind k, uint64_t id, uint32_t len)
+{
+	struct t_op o = t_op(IBV_WR_SEND, id, t_sge(&mem, 0, len));
+
+	two->page->receives[k]++;
+	two_wait(&two->page->posted[k], two->page->receives[k], "the target posts a receive");
+	two_address(two, k, &o);
+	if (id)
+		kill(two->pid, SIGSTOP);
+	MUST(!two_post(two, k, &o), "post");
+}
+
+/* A requester that has given up may store something else in its buffer: who comes back later and still finds the
+ * message has lost it. */
+static void given_up(const void *arg)
+{
+	const struct way *w = arg;
+	struct two two = two_start(env);
+
+	two_connect(env, &two, 10, 2);
+	t_fill(mem.p, w->len, 5);
+	post_send(&two, w->kind, 0, w->len);
+	T_DONE(two.q[w->kind].scq, 0, IBV_WC_SEND);
+	two_wait(&two.page->got_count, 1, "the first message arrives");
+	post_send(&two, w->kind, 1, w->len);
+	T_FAILED(two.q[w->kind].scq, 1, T_RETRY);
+	t_fill(mem.p, w->len, 6);
+	kill(two.pid, SIGCONT);
+	usleep(300000);
+	EXPECT(two.page->got_count == 1, "a message that was given up is delivered, status %u",
+	       two.page->got[1].status);
+	two_end(&two);
+}
+
 /* Targets that are killed, one after the other; each next one is served as the first was. */
 static void successors(const void *arg)
 {
@@ -276,6 +310,12 @@ static const struct way lost_ways[] = {
 	{ "DC, stopped, more than fits", TWO_DC, 8192, false, true },
 	{ "RC, stopped, then killed", TWO_RC, 8192, true, true },
 };
+static const struct way given_up_ways[] = {
+	{ "RC, a long SEND that was given up", TWO_RC, 500000, false, true },
+	{ "XRC, a long SEND that was given up", TWO_XRC, 500000, false, true },
+	{ "DC, a long SEND that was given up", TWO_DC, 500000, false, true },
+};
+
 static const struct way paused_ways[] = {
 	{ "RC, stopped for 300 ms", TWO_RC, 64, false, false },
 	{ "RC, stopped for 300 ms, more than fits", TWO_RC, 8192, false, false },
@@ -295,6 +335,8 @@ int main(int argc, char **argv)
 		t_case(lost_ways[i].name, lost, &lost_ways[i]);
 	for (size_t i = 0; i < sizeof(paused_ways) / sizeof(paused_ways[0]); i++)
 		t_case(paused_ways[i].name, paused, &paused_ways[i]);
+	for (size_t i = 0; i < sizeof(given_up_ways) / sizeof(given_up_ways[0]); i++)
+		t_case(given_up_ways[i].name, given_up, &given_up_ways[i]);
 	t_case("targets that follow killed ones", successors, NULL);
 	t_case("a number that nobody has", nobody, NULL);
 	t_case("RC SEND without a receive", no_receive, NULL);

@@ -14,10 +14,15 @@
 
 #include "net/net_host.h"
 
+enum { LONG = 100000 };
+
 struct end {
 	struct smx_port *port;
 	uint32_t qpn, got, rooms;
+	uint32_t pulled, lost;	/* payloads that were still at their sender */
 };
+
+static uint8_t memory[LONG], copied[LONG];
 
 static struct end a, b;
 static char dir[32];
@@ -26,8 +31,15 @@ static void deliver(void *arg, struct smx_frame *f)
 {
 	struct end *e = arg;
 
-	(void)f;
 	e->got++;
+	if (f->pull) {
+		uint64_t done;
+		bool good = f->pull->fetch(f->pull, copied, f->length, &done) == SMX_PULLED;
+
+		assert_true(good || f->pull->gone);
+		e->pulled += good;
+		e->lost += !good;
+	}
 }
 
 static void room(void *arg)
@@ -37,9 +49,9 @@ static void room(void *arg)
 	e->rooms++;
 }
 
-static void make_end(struct end *e)
+static void make_end(struct end *e, bool by_value)
 {
-	const struct smx_net_host_attr attr = { .dir = dir, .by_value = true };
+	const struct smx_net_host_attr attr = { .dir = dir, .by_value = by_value };
 
 	memset(e, 0, sizeof(*e));
 	e->port = smx_net_host_create(&attr);
@@ -50,15 +62,26 @@ static void make_end(struct end *e)
 	assert_true(e->port->ops->numbers(e->port, &e->qpn));
 }
 
-static int make_both(void **state)
+static int make(bool by_value)
 {
-	(void)state;
 	memcpy(dir, "/tmp/net-host-XXXXXX", sizeof("/tmp/net-host-XXXXXX"));
 	if (!mkdtemp(dir))
 		return -1;
-	make_end(&a);
-	make_end(&b);
+	make_end(&a, by_value);
+	make_end(&b, by_value);
 	return 0;
+}
+
+static int make_both(void **state)
+{
+	(void)state;
+	return make(true);
+}
+
+static int make_both_that_lend(void **state)
+{
+	(void)state;
+	return make(false);
 }
 
 static int free_both(void **state)
@@ -152,6 +175,52 @@ static void a_stalled_lane_is_no_reason_to_try_for_ever(void **state)
 	assert_false(offer(SMX_TP_RC, 4096));
 }
 
+static bool lend(enum smx_frame_op op)
+{
+	struct smx_frame f = frame(SMX_TP_RC, LONG);
+
+	f.op = (uint8_t)op;
+	f.flat = memory;
+	a.port->ops->send(a.port, &f);
+	return a.port->lent;
+}
+
+/* Reads later what is said to lie at a's. */
+static void take(void)
+{
+	while (b.port->ops->poll(b.port, 0) == 0)
+		;
+}
+
+/* Frames and answers that were left where they are; a recall takes back those that were not read, and no other. */
+static void what_was_recalled_is_lost(void **state)
+{
+	static const enum smx_frame_op op[] = { SMX_FRAME_SEND, SMX_FRAME_READ_RESPONSE };
+	uint32_t pulled = 0, lost = 0;
+
+	(void)state;
+	assert_true(offer(SMX_TP_RC, 64));
+	take();	/* b has seen that it may read a's memory */
+	for (int i = 0; i < 2; i++) {
+		memset(memory, 1, LONG);
+		assert_true(lend(op[i]));
+		take();
+		assert_int_equal(b.pulled, ++pulled);
+		assert_int_equal(copied[LONG - 1], 1);
+		a.port->ops->recall(a.port);
+		assert_false(a.port->lent);
+		assert_true(lend(op[i]));
+		take();
+		assert_int_equal(b.pulled, ++pulled);
+		assert_true(lend(op[i]));
+		a.port->ops->recall(a.port);
+		assert_true(lend(op[i]));
+		take();
+		assert_int_equal(b.pulled, ++pulled);
+		assert_int_equal(b.lost, ++lost);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -161,6 +230,7 @@ int main(void)
 						make_both, free_both),
 		cmocka_unit_test_setup_teardown(a_little_room_is_not_the_last_word, make_both,
 						free_both),
+		cmocka_unit_test_setup_teardown(what_was_recalled_is_lost, make_both_that_lend, free_both),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
