@@ -209,6 +209,7 @@ def finish(extra_failure=None):
 def full():
     quick(requests=200000)
     suite()
+    soak()
     build('clang', 'clang')
     sanitizers()
     fuzz()

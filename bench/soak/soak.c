@@ -25,12 +25,12 @@
 #endif
 #endif
 
-enum { GROWTH_SLACK = 24 << 20 };
+enum { GROWTH_SLACK = 24 << 20, MEMFDS = 8 };
 
 /* Of both processes. */
 struct footprint {
 	uint64_t bytes, fds[2], files;
-	ino_t shared[2];
+	ino_t shared[MEMFDS];
 };
 
 static struct common *common;
@@ -46,7 +46,7 @@ static void count_shared(const char *name, struct footprint *f)
 	if (readlink(name, target, sizeof(target) - 1) < 0 || strcmp(target, "/memfd:softmlx5 (deleted)") ||
 	    stat(name, &st))
 		return;
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < MEMFDS; i++) {
 		if (f->shared[i] == st.st_ino)
 			return;
 		if (!f->shared[i]) {
