@@ -151,9 +151,20 @@ static bool is_there(const struct smx_dev *dev, const uint8_t *ptr, uint64_t len
 
 static bool runs(void *walk, uint64_t n, struct smx_host_run *out, uint32_t *count)
 {
-	struct smx_walk w = *(struct smx_walk *)walk;
+	const struct smx_mkey *mkey;
 	struct smx_dma_fault fault;
+	struct smx_walk w;
+	uint8_t *ptr;
 
+	mkey = smx_walk_together(walk, n, &ptr);
+	if (mkey) {
+		const struct smx_dev *dev = ((struct smx_walk *)walk)->dev;
+
+		*out = (struct smx_host_run){ ptr, n, mkey->attr.shared && is_there(dev, ptr, n) };
+		*count = 1;
+		return true;
+	}
+	w = *(struct smx_walk *)walk;
 	for (*count = 0; n && *count < SMX_HOST_RUNS; (*count)++) {
 		struct smx_run run;
 

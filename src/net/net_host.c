@@ -29,7 +29,8 @@ _Static_assert(SMX_LISTEN_REQUESTS == 1 << SMX_LANE_REQUESTS && SMX_LISTEN_ANSWE
 
 enum {
 	LOCAL_PAYLOAD_BYTES = 1 << 20,
-	PULL_FROM_BYTES = 8 << 10,	/* shorter payloads are copied twice rather than fetched */
+	PULL_FROM_BYTES = 8 << 10,	/* shorter payloads are copied twice rather than fetched by the kernel */
+	NEAR_FROM_BYTES = 512,		/* runs of requests that are shorter, rather than read where they are shared */
 	READ_PART_BYTES = 96 << 10,
 	ANSWER_ROOM_BYTES = 1 << 10,	/* what an answer takes besides its payload, twice */
 	ACK_EVERY_BYTES = 2 << 10,	/* of requests taken at once; what goes on gets its ACK at last */
@@ -308,6 +309,21 @@ static uint32_t make_runs(struct host *h, struct smx_frame *f, struct smx_rec_ru
 	return count;
 }
 
+/* The runs of a payload that stays where it is. RETURN how many, or 0 when it travels in the lane. */
+static uint32_t find_runs(struct host *h, const struct peer *p, struct smx_frame *f, struct smx_rec_run *out,
+			  bool *shared)
+{
+	bool is_long = f->length > PULL_FROM_BYTES;
+	uint32_t count;
+
+	if (!is_long && (f->length < NEAR_FROM_BYTES || f->flat || smx_frame_is_answer(f->op)))
+		return 0;
+	if (!may_stay(h, p, f))
+		return 0;
+	count = make_runs(h, f, out, shared);
+	return is_long || (*shared && f->length >= (uint64_t)count * NEAR_FROM_BYTES) ? count : 0;
+}
+
 /* RETURN false when there is no room, or the payload cannot be read. */
 static bool put_value(struct host *h, struct peer *p, struct smx_lane *lane, struct smx_frame *f)
 {
@@ -378,7 +394,7 @@ static void send_to(struct host *h, struct peer *p, uint32_t to, struct smx_fram
 	enum smx_lane_kind kind = smx_frame_is_answer(f->op) ? SMX_LANE_ANSWERS : SMX_LANE_REQUESTS;
 	struct smx_lane *lane = &p->out.lane[kind];
 	struct smx_rec_run runs[SMX_HOST_RUNS];
-	uint32_t count = 0;
+	uint32_t count;
 	bool put, shared;
 
 	if (smx_shm_is_ack(f)) {
@@ -388,8 +404,7 @@ static void send_to(struct host *h, struct peer *p, uint32_t to, struct smx_fram
 	}
 	if (kind == SMX_LANE_ANSWERS)
 		publish_ack(p);
-	if (f->length > PULL_FROM_BYTES && may_stay(h, p, f))
-		count = make_runs(h, f, runs, &shared);
+	count = find_runs(h, p, f, runs, &shared);
 	if (count)
 		put = put_runs(p, lane, f, runs, count, shared);
 	else if (f->length <= SMX_REC_VALUE_MAX)

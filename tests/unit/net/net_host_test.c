@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Goal: whoever waits for room in a lane is told of it, whatever others send meanwhile.
+/* Goal: whoever waits for room in a lane is told of it, whatever others send meanwhile; a payload travels in the lane
+ * or is read where it lies, as its length, its memory and its transport say.
  * Method: two ports of one registry in one process; one fills its lane, the other empties it. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,17 +18,50 @@
 struct end {
 	struct smx_port *port;
 	uint32_t qpn, got, rooms;
+	bool stayed;	/* the payload that came last */
+	uint8_t last[16 << 10];
 };
 
 static struct end a, b;
 static char dir[32];
 
+/* What the walk of a frame is here. */
+struct memory {
+	const uint8_t *bytes;
+	bool shared;
+	uint32_t runs;
+};
+
 static void deliver(void *arg, struct smx_frame *f)
 {
 	struct end *e = arg;
+	uint64_t done;
 
-	(void)f;
 	e->got++;
+	e->stayed = f->pull;
+	assert_true(f->length <= sizeof(e->last));
+	if (f->pull)
+		assert_int_equal(f->pull->fetch(f->pull, e->last, f->length, &done), SMX_PULLED);
+	else if (f->length)
+		memcpy(e->last, f->flat, f->length);
+}
+
+static bool flatten(void *walk, void *to, uint64_t n, uint16_t *check, const char **text)
+{
+	(void)check;
+	(void)text;
+	memcpy(to, ((const struct memory *)walk)->bytes, n);
+	return true;
+}
+
+static bool find_runs(void *walk, uint64_t n, struct smx_host_run *runs, uint32_t *count)
+{
+	const struct memory *m = walk;
+
+	*count = m->runs;
+	for (uint32_t i = 0; i < m->runs; i++)
+		runs[i] = (struct smx_host_run){ m->bytes + i * (n / m->runs), n / m->runs, m->shared };
+	return true;
 }
 
 static void room(void *arg)
@@ -37,9 +71,11 @@ static void room(void *arg)
 	e->rooms++;
 }
 
-static void make_end(struct end *e)
+static void make_end(struct end *e, bool by_value)
 {
-	const struct smx_net_host_attr attr = { .dir = dir, .by_value = true };
+	const struct smx_net_host_attr attr = {
+		.dir = dir, .by_value = by_value, .flatten = flatten, .runs = find_runs,
+	};
 
 	memset(e, 0, sizeof(*e));
 	e->port = smx_net_host_create(&attr);
@@ -50,15 +86,26 @@ static void make_end(struct end *e)
 	assert_true(e->port->ops->numbers(e->port, &e->qpn));
 }
 
-static int make_both(void **state)
+static int make_two(bool by_value)
 {
-	(void)state;
 	memcpy(dir, "/tmp/net-host-XXXXXX", sizeof("/tmp/net-host-XXXXXX"));
 	if (!mkdtemp(dir))
 		return -1;
-	make_end(&a);
-	make_end(&b);
+	make_end(&a, by_value);
+	make_end(&b, by_value);
 	return 0;
+}
+
+static int make_both(void **state)
+{
+	(void)state;
+	return make_two(true);
+}
+
+static int make_readers(void **state)
+{
+	(void)state;
+	return make_two(false);
 }
 
 static int free_both(void **state)
@@ -152,6 +199,49 @@ static void a_stalled_lane_is_no_reason_to_try_for_ever(void **state)
 	assert_false(offer(SMX_TP_RC, 4096));
 }
 
+static bool stays(enum smx_transport transport, uint32_t len, struct memory m)
+{
+	static uint8_t bytes[16 << 10];
+	struct smx_frame f = frame(transport, len);
+	uint64_t most;
+
+	for (uint32_t i = 0; i < len; i++)
+		bytes[i] = (uint8_t)(i * 7 + len);
+	m.bytes = bytes;
+	f.flat = NULL;
+	f.walk = &m;
+	b.got = 0;
+	memset(b.last, 0, sizeof(b.last));
+	assert_true(a.port->ops->admit(a.port, &f, &most));
+	a.port->ops->send(a.port, &f);
+	while (b.port->ops->poll(b.port, 0) == 0)
+		;
+	assert_int_equal(b.got, 1);
+	assert_memory_equal(b.last, bytes, len);
+	return b.stayed;
+}
+
+static void shared_memory_is_read_where_it_lies_from_a_few_lines_on(void **state)
+{
+	const struct memory shared = { .shared = true, .runs = 1 }, private = { .runs = 1 };
+	const struct memory pieces = { .shared = true, .runs = 8 };
+
+	(void)state;
+	/* The first one makes the link, whose other end then says whether it can read. */
+	assert_false(stays(SMX_TP_RC, 4096, shared));
+	assert_true(stays(SMX_TP_RC, 4096, shared));
+	assert_true(stays(SMX_TP_RC, 512, shared));
+	assert_false(stays(SMX_TP_RC, 256, shared));
+	assert_false(stays(SMX_TP_RC, 4096, private));
+	assert_true(stays(SMX_TP_RC, 16 << 10, private));
+	/* Each piece costs as much as the only one. */
+	assert_true(stays(SMX_TP_RC, 4096, pieces));
+	assert_false(stays(SMX_TP_RC, 2048, pieces));
+	/* Nobody answers these, so nothing says how long the memory has to stay. */
+	assert_false(stays(SMX_TP_UD, 4096, shared));
+	assert_false(stays(SMX_TP_UC, 4096, shared));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -159,6 +249,8 @@ int main(void)
 						make_both, free_both),
 		cmocka_unit_test_setup_teardown(a_stalled_lane_is_no_reason_to_try_for_ever,
 						make_both, free_both),
+		cmocka_unit_test_setup_teardown(shared_memory_is_read_where_it_lies_from_a_few_lines_on,
+						make_readers, free_both),
 		cmocka_unit_test_setup_teardown(a_little_room_is_not_the_last_word, make_both,
 						free_both),
 	};
