@@ -166,7 +166,7 @@ static void unblock(struct host *h, struct peer *p)
 static void close_out(struct host *h, struct peer *p)
 {
 	smx_link_close(&p->out);
-	p->ack.rec = NULL;
+	p->ack.waits = false;
 	p->failed = false;
 	if (p->blocked) {
 		unblock(h, p);
@@ -333,7 +333,7 @@ static bool put_value(struct host *h, struct peer *p, struct smx_lane *lane, str
 
 	if (!rec)
 		return false;
-	at = smx_rec_write(rec, f);
+	at = smx_rec_write(rec, f, 0);
 	if (f->length && f->flat)
 		memcpy(at, f->flat, f->length);
 	else if (f->length &&
@@ -341,7 +341,7 @@ static bool put_value(struct host *h, struct peer *p, struct smx_lane *lane, str
 		smx_lane_abandon(lane);
 		return false;
 	}
-	smx_shm_ack_carry(&p->ack, &p->out.lane[SMX_LANE_ANSWERS], rec, f);
+	smx_shm_ack_carry(&p->ack, rec, f);
 	smx_lane_publish(lane, rec, size);
 	return true;
 }
@@ -382,9 +382,8 @@ static bool put_runs(struct peer *p, struct smx_lane *lane, const struct smx_fra
 
 	if (!rec)
 		return false;
-	memcpy(smx_rec_write(rec, f), runs, count * sizeof(*runs));
-	rec->runs = (shared ? SMX_REC_SHARED | count : count) & 0xff;
-	smx_shm_ack_carry(&p->ack, &p->out.lane[SMX_LANE_ANSWERS], rec, f);
+	memcpy(smx_rec_write(rec, f, (uint8_t)(shared ? SMX_REC_SHARED | count : count)), runs, count * sizeof(*runs));
+	smx_shm_ack_carry(&p->ack, rec, f);
 	smx_lane_publish(lane, rec, size);
 	return true;
 }
@@ -592,7 +591,7 @@ static bool must_wait(struct host *h, struct peer *p, const struct smx_rec *rec,
 		return false;
 	/* Who speaks for others gets no answer. */
 	if (!p->out.file || p->out_gen != p->in_gen) {
-		p = link_to(h, rec->src_qpn, &to);
+		p = link_to(h, smx_rec_number(rec->src_runs), &to);
 		if (!p || to != from)
 			return false;
 	}
@@ -614,6 +613,9 @@ static bool take_lane(struct host *h, struct peer *p, uint32_t from, enum smx_la
 	struct smx_lane *lane = &p->in.lane[kind];
 	bool took = false, more = true;
 	uint64_t unanswered = 0;
+
+	if (!smx_lane_has_news(lane))
+		return false;
 
 	for (unsigned int i = 0; i < RECORDS_A_POLL; i++) {
 		int32_t size;

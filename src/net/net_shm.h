@@ -68,8 +68,32 @@ int smx_link_open(struct smx_link *link, int dir_fd, uint32_t from, uint32_t fro
 		  uint32_t to_gen, char *why, size_t why_len);
 void smx_link_close(struct smx_link *link);
 
-/* Producer. Room for a record of size bytes, a multiple of SMX_LANE_ALIGN. RETURN NULL when there is none. */
-bool smx_lane_has_room(struct smx_lane *lane, uint32_t size);
+static inline uint32_t *smx_lane_word(const struct smx_lane *lane, uint64_t pos)
+{
+	return (uint32_t *)(void *)(lane->data + (pos & (SMX_LANE_BYTES - 1)));
+}
+
+/* What a record takes, with what is skipped before it. */
+static inline uint32_t smx_lane_needs(const struct smx_lane *lane, uint32_t size)
+{
+	uint32_t off = lane->pos & (SMX_LANE_BYTES - 1);
+
+	return off + size > SMX_LANE_BYTES ? SMX_LANE_BYTES - off + size : size;
+}
+
+/* Looks at the consumer's word. RETURN whether bytes are free. */
+bool smx_lane_look_for_room(struct smx_lane *lane, uint64_t bytes);
+
+/* Producer. Room for a record of size bytes, a multiple of SMX_LANE_ALIGN up to half of the lane. */
+static inline bool smx_lane_has_room(struct smx_lane *lane, uint32_t size)
+{
+	/* One more unit, for the 0 behind it. */
+	uint64_t want = (uint64_t)smx_lane_needs(lane, size) + SMX_LANE_ALIGN;
+
+	return lane->pos - lane->head_seen + want <= SMX_LANE_BYTES || smx_lane_look_for_room(lane, want);
+}
+
+/* RETURN NULL when there is none. */
 void *smx_lane_reserve(struct smx_lane *lane, uint32_t size);
 void smx_lane_publish(struct smx_lane *lane, void *record, uint32_t size);
 /* What was reserved will not be published, but its bytes were written, all but the first word. */
