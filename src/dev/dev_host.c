@@ -121,7 +121,10 @@ void smx_dev_publish_key(struct smx_dev *dev, const struct smx_mkey *mkey)
 
 void smx_dev_withdraw_key(struct smx_dev *dev, const struct smx_mkey *mkey)
 {
-	smx_port_recall(dev->port);
+	const struct smx_recall memory = { .start = (uintptr_t)mkey->attr.host, .length = mkey->attr.length };
+
+	if (mkey->attr.kind == SMX_MKEY_DIRECT)
+		smx_port_recall(dev->port, &memory);
 	if (dev->port->ops->withdraw_key && is_public(mkey) && smx_direct_rights(mkey->attr.access))
 		dev->port->ops->withdraw_key(dev->port, mkey->key);
 }
@@ -152,9 +155,20 @@ static bool is_there(const struct smx_dev *dev, const uint8_t *ptr, uint64_t len
 
 static bool runs(void *walk, uint64_t n, struct smx_host_run *out, uint32_t *count)
 {
-	struct smx_walk w = *(struct smx_walk *)walk;
+	const struct smx_mkey *mkey;
 	struct smx_dma_fault fault;
+	struct smx_walk w;
+	uint8_t *ptr;
 
+	mkey = smx_walk_together(walk, n, &ptr);
+	if (mkey) {
+		const struct smx_dev *dev = ((struct smx_walk *)walk)->dev;
+
+		*out = (struct smx_host_run){ ptr, n, mkey->attr.shared && is_there(dev, ptr, n) };
+		*count = 1;
+		return true;
+	}
+	w = *(struct smx_walk *)walk;
 	for (*count = 0; n && *count < SMX_HOST_RUNS; (*count)++) {
 		struct smx_run run;
 

@@ -41,8 +41,16 @@ struct smx_frame {
 	/* BTH and what follows it */
 	uint8_t transport;	/* enum smx_transport */
 	uint8_t op;		/* enum smx_frame_op */
-	bool first, last;	/* of its message; both: ONLY */
-	bool has_imm, has_invalidate, solicited, ack_request;
+	union {
+		uint8_t flags;	/* all of these, as they travel between processes of a host */
+		struct {
+			bool first : 1, last : 1;	/* of its message; both: ONLY */
+			bool has_imm : 1, has_invalidate : 1, solicited : 1, ack_request : 1;
+			/* DC: the first frame to this target; psn starts here. Set again when that frame is sent
+			 * again */
+			bool dc_connect : 1;
+		};
+	};
 	uint32_t src_qpn, dst_qpn;
 	uint32_t psn, psn_count;
 	uint32_t imm;		/* immediate data as its four bytes lie in memory, or the rkey to invalidate */
@@ -58,8 +66,6 @@ struct smx_frame {
 	uint32_t qkey;		/* DETH */
 	uint64_t dc_key;	/* DC: access key, with the DCI's connection */
 	uint16_t dc_stream;	/* DCI's stream, below its number of streams; answers carry it back */
-	bool dc_connect; /* DC: the first frame to this target; psn starts here. Set again when that
-			    frame is sent again */
 	uint32_t dc_nonce;	/* DC: of the DCI since its last RESET, which tells it from one before with its
 				   number; answers carry it back */
 	uint32_t mtu_bytes;	/* sender's path MTU */

@@ -5,6 +5,7 @@
 #include <sys/uio.h>
 
 #include "base/guard.h"
+#include "net/host_port.h"
 
 /* What could not be fetched: is the other process gone, its memory not to be read, or ours not to be written? */
 static enum smx_pulled blame(struct smx_host_pull *hp, uint64_t addr)
@@ -88,7 +89,7 @@ static enum smx_pulled fetch(struct smx_pull *pull, void *to, uint64_t n, uint64
 
 	*done = 0;
 	pulled = fetch_runs(hp, to, n, done);
-	if (!smx_link_is_recalled(hp->link, hp->kind))
+	if (!smx_rec_is_recalled(hp->rec))
 		return pulled;
 	pull->gone = true;
 	return SMX_PULL_SOURCE;
@@ -97,6 +98,40 @@ static enum smx_pulled fetch(struct smx_pull *pull, void *to, uint64_t n, uint64
 void smx_host_pull(struct smx_host_pull *hp)
 {
 	hp->pull = (struct smx_pull){ .fetch = fetch };
+}
+
+static bool is_meant(const struct smx_recall *what, const struct smx_arrived *a)
+{
+	if (!what->length)
+		return a->frame.src_qpn == what->qpn && !smx_frame_is_answer(a->frame.op) &&
+		       (what->all_streams || a->frame.dc_stream == what->stream);
+	for (uint32_t i = 0; i < a->run_count; i++)
+		if (a->run[i].addr - what->start < what->length || what->start - a->run[i].addr < a->run[i].length)
+			return true;
+	return false;
+}
+
+static void recall_lane(const struct smx_lane *lane, const struct smx_recall *what)
+{
+	struct smx_arrived a;
+	uint64_t pos = 0;
+	uint32_t size;
+	void *rec;
+
+	if (lane->lent <= __atomic_load_n(&lane->ctl->head, __ATOMIC_RELAXED))
+		return;
+	while ((rec = smx_lane_unread(lane, &pos, &size)))
+		if (smx_rec_read(rec, size, &a) && a.run_count && is_meant(what, &a))
+			smx_rec_recall(rec);
+}
+
+void smx_host_recall(struct smx_port *port, const struct smx_recall *what)
+{
+	struct host *h = (struct host *)port;
+
+	for (uint32_t i = 0; i < SMX_HOST_SLOTS; i++)
+		for (int kind = 0; h->peer[i] && h->peer[i]->out.file && kind < SMX_LANES; kind++)
+			recall_lane(&h->peer[i]->out.lane[kind], what);
 }
 
 bool smx_host_can_pull(int32_t pid, uint64_t addr, uint64_t value)

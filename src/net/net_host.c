@@ -29,7 +29,8 @@ _Static_assert(SMX_LISTEN_REQUESTS == 1 << SMX_LANE_REQUESTS && SMX_LISTEN_ANSWE
 
 enum {
 	LOCAL_PAYLOAD_BYTES = 1 << 20,
-	PULL_FROM_BYTES = 8 << 10,	/* shorter payloads are copied twice rather than fetched */
+	PULL_FROM_BYTES = 8 << 10,	/* shorter payloads are copied twice rather than fetched by the kernel */
+	NEAR_FROM_BYTES = 512,		/* runs of requests that are shorter, rather than read where they are shared */
 	READ_PART_BYTES = 96 << 10,
 	ANSWER_ROOM_BYTES = 1 << 10,	/* what an answer takes besides its payload, twice */
 	ACK_EVERY_BYTES = 2 << 10,	/* of requests taken at once; what goes on gets its ACK at last */
@@ -165,7 +166,7 @@ static void unblock(struct host *h, struct peer *p)
 static void close_out(struct host *h, struct peer *p)
 {
 	smx_link_close(&p->out);
-	p->ack.rec = NULL;
+	p->ack.waits = false;
 	p->failed = false;
 	if (p->blocked) {
 		unblock(h, p);
@@ -308,6 +309,21 @@ static uint32_t make_runs(struct host *h, struct smx_frame *f, struct smx_rec_ru
 	return count;
 }
 
+/* The runs of a payload that stays where it is. RETURN how many, or 0 when it travels in the lane. */
+static uint32_t find_runs(struct host *h, const struct peer *p, struct smx_frame *f, struct smx_rec_run *out,
+			  bool *shared)
+{
+	bool is_long = f->length > PULL_FROM_BYTES;
+	uint32_t count;
+
+	if (!is_long && (f->length < NEAR_FROM_BYTES || f->flat || smx_frame_is_answer(f->op)))
+		return 0;
+	if (!may_stay(h, p, f))
+		return 0;
+	count = make_runs(h, f, out, shared);
+	return is_long || (*shared && f->length >= (uint64_t)count * NEAR_FROM_BYTES) ? count : 0;
+}
+
 /* RETURN false when there is no room, or the payload cannot be read. */
 static bool put_value(struct host *h, struct peer *p, struct smx_lane *lane, struct smx_frame *f)
 {
@@ -317,7 +333,7 @@ static bool put_value(struct host *h, struct peer *p, struct smx_lane *lane, str
 
 	if (!rec)
 		return false;
-	at = smx_rec_write(rec, f);
+	at = smx_rec_write(rec, f, 0);
 	if (f->length && f->flat)
 		memcpy(at, f->flat, f->length);
 	else if (f->length &&
@@ -325,7 +341,7 @@ static bool put_value(struct host *h, struct peer *p, struct smx_lane *lane, str
 		smx_lane_abandon(lane);
 		return false;
 	}
-	smx_shm_ack_carry(&p->ack, &p->out.lane[SMX_LANE_ANSWERS], rec, f);
+	smx_shm_ack_carry(&p->ack, rec, f);
 	smx_lane_publish(lane, rec, size);
 	return true;
 }
@@ -366,9 +382,8 @@ static bool put_runs(struct peer *p, struct smx_lane *lane, const struct smx_fra
 
 	if (!rec)
 		return false;
-	memcpy(smx_rec_write(rec, f), runs, count * sizeof(*runs));
-	rec->runs = (shared ? SMX_REC_SHARED | count : count) & 0xff;
-	smx_shm_ack_carry(&p->ack, &p->out.lane[SMX_LANE_ANSWERS], rec, f);
+	memcpy(smx_rec_write(rec, f, (uint8_t)(shared ? SMX_REC_SHARED | count : count)), runs, count * sizeof(*runs));
+	smx_shm_ack_carry(&p->ack, rec, f);
 	smx_lane_publish(lane, rec, size);
 	lane->lent = lane->pos;
 	return true;
@@ -379,7 +394,7 @@ static void send_to(struct host *h, struct peer *p, uint32_t to, struct smx_fram
 	enum smx_lane_kind kind = smx_frame_is_answer(f->op) ? SMX_LANE_ANSWERS : SMX_LANE_REQUESTS;
 	struct smx_lane *lane = &p->out.lane[kind];
 	struct smx_rec_run runs[SMX_HOST_RUNS];
-	uint32_t count = 0;
+	uint32_t count;
 	bool put, shared;
 
 	if (smx_shm_is_ack(f)) {
@@ -389,13 +404,11 @@ static void send_to(struct host *h, struct peer *p, uint32_t to, struct smx_fram
 	}
 	if (kind == SMX_LANE_ANSWERS)
 		publish_ack(p);
-	if (f->length > PULL_FROM_BYTES && may_stay(h, p, f))
-		count = make_runs(h, f, runs, &shared);
+	count = find_runs(h, p, f, runs, &shared);
 	if (count) {
 		put = put_runs(p, lane, f, runs, count, shared);
 		h->port.lent = true;
-	}
-	else if (f->length <= SMX_REC_VALUE_MAX)
+	} else if (f->length <= SMX_REC_VALUE_MAX)
 		put = put_value(h, p, lane, f);
 	else
 		put = f->op == SMX_FRAME_READ_RESPONSE && put_pieces(h, p, lane, f);
@@ -537,7 +550,7 @@ static void report_source_fault(struct host *h, const struct smx_frame *f)
 	host_send(&h->port, &r);
 }
 
-static void deliver(struct host *h, struct peer *p, uint32_t from, enum smx_lane_kind kind)
+static void deliver(struct host *h, struct peer *p, uint32_t from, const struct smx_rec *rec)
 {
 	struct smx_frame *f = &h->arrived.frame;
 	struct smx_host_pull hp;
@@ -558,7 +571,7 @@ static void deliver(struct host *h, struct peer *p, uint32_t from, enum smx_lane
 	}
 	if (h->arrived.run_count) {
 		hp = (struct smx_host_pull){
-			.from = &h->arrived, .link = &p->in, .kind = kind, .pid = p->pid,
+			.from = &h->arrived, .rec = rec, .pid = p->pid,
 			.far = h->arrived.shared ? smx_host_far(h, from, p->in_gen) : NULL,
 		};
 		smx_host_pull(&hp);
@@ -583,7 +596,7 @@ static bool must_wait(struct host *h, struct peer *p, const struct smx_rec *rec,
 		return false;
 	/* Who speaks for others gets no answer. */
 	if (!p->out.file || p->out_gen != p->in_gen) {
-		p = link_to(h, rec->src_qpn, &to);
+		p = link_to(h, smx_rec_number(rec->src_runs), &to);
 		if (!p || to != from)
 			return false;
 	}
@@ -606,6 +619,9 @@ static bool take_lane(struct host *h, struct peer *p, uint32_t from, enum smx_la
 	bool took = false, more = true;
 	uint64_t unanswered = 0;
 
+	if (!smx_lane_has_news(lane))
+		return false;
+
 	for (unsigned int i = 0; i < RECORDS_A_POLL; i++) {
 		int32_t size;
 		const void *rec = smx_lane_peek(lane, &size);
@@ -627,7 +643,7 @@ static bool take_lane(struct host *h, struct peer *p, uint32_t from, enum smx_la
 		}
 		if (smx_rec_read(rec, (uint32_t)size, &h->arrived) &&
 		    smx_frame_is_answer(h->arrived.frame.op) == (kind == SMX_LANE_ANSWERS))
-			deliver(h, p, from, kind);
+			deliver(h, p, from, rec);
 		if (!p->in.file)
 			return false;
 		smx_lane_consume(lane, (uint32_t)size);
@@ -790,6 +806,8 @@ static bool host_doze(struct smx_port *port, uint32_t listen)
 
 /* ------------------------------------------------------------------ the end */
 
+static const struct smx_recall all_memory = { .length = UINTPTR_MAX };
+
 static void drop_links(struct host *h)
 {
 	for (uint32_t i = 0; i < SMX_HOST_SLOTS; i++) {
@@ -811,16 +829,6 @@ static void drop_links(struct host *h)
 	memset(h->own, 0xff, sizeof(h->own));
 }
 
-static void host_recall(struct smx_port *port)
-{
-	struct host *h = (struct host *)port;
-
-	for (uint32_t i = 0; i < SMX_HOST_SLOTS; i++)
-		if (h->peer[i] && h->peer[i]->out.file)
-			smx_link_recall(&h->peer[i]->out);
-	port->lent = false;
-}
-
 static void host_forked(struct smx_port *port)
 {
 	struct host *h = (struct host *)port;
@@ -839,7 +847,7 @@ static void host_leave(struct smx_port *port)
 {
 	struct host *h = (struct host *)port;
 
-	smx_port_recall(port);
+	smx_port_recall(port, &all_memory);
 	drop_links(h);
 	smx_host_forget_tables(h);
 	smx_host_give_back(&h->reg);
@@ -851,7 +859,7 @@ static void host_destroy(struct smx_port *port)
 {
 	struct host *h = (struct host *)port;
 
-	smx_port_recall(port);
+	smx_port_recall(port, &all_memory);
 	drop_links(h);
 	smx_host_forget_tables(h);
 	smx_host_leave(&h->reg);
@@ -874,7 +882,7 @@ static const struct smx_port_ops host_ops = {
 	.publish_qp = smx_host_publish_qp,
 	.reach = smx_host_reach,
 	.reached = smx_host_reached,
-	.recall = host_recall,
+	.recall = smx_host_recall,
 };
 
 struct smx_port *smx_net_host_create(const struct smx_net_host_attr *attr)

@@ -118,54 +118,26 @@ void smx_link_close(struct smx_link *link)
 	link->file = NULL;
 }
 
-void smx_link_recall(struct smx_link *link)
+/* RETURN whether word is that of a record at pos, or skips from there to the lane's end. */
+static bool is_size(uint32_t word, uint64_t pos)
 {
-	for (unsigned int i = 0; i < SMX_LANES; i++) {
-		struct smx_lane *lane = &link->lane[i];
+	uint32_t off = pos & (SMX_LANE_BYTES - 1);
 
-		if (lane->lent > __atomic_load_n(&lane->ctl->head, __ATOMIC_RELAXED))
-			__atomic_store_n(&link->file->recalled[i], lane->pos, __ATOMIC_RELAXED);
-	}
-	/* Whoever reads what is stored there from now on finds it said. */
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
-
-bool smx_link_is_recalled(const struct smx_link *link, enum smx_lane_kind kind)
-{
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	return __atomic_load_n(&link->file->recalled[kind], __ATOMIC_RELAXED) > link->lane[kind].pos;
+	return word && ((word == (SKIP | (SMX_LANE_BYTES - off)) && off) ||
+			(word % SMX_LANE_ALIGN == 0 && word <= SMX_LANE_BYTES - off && word <= SMX_LANE_BYTES / 2));
 }
 
 /* ------------------------------------------------------------------ producer */
 
-static uint32_t *word_at(const struct smx_lane *lane, uint64_t pos)
+bool smx_lane_look_for_room(struct smx_lane *lane, uint64_t bytes)
 {
-	return (uint32_t *)(void *)(lane->data + (pos & (SMX_LANE_BYTES - 1)));
-}
-
-/* What the record takes, with what is skipped before it. */
-static uint32_t needs(const struct smx_lane *lane, uint32_t size)
-{
-	uint32_t off = lane->pos & (SMX_LANE_BYTES - 1);
-
-	return off + size > SMX_LANE_BYTES ? SMX_LANE_BYTES - off + size : size;
-}
-
-bool smx_lane_has_room(struct smx_lane *lane, uint32_t size)
-{
-	/* One more unit, for the 0 behind it. */
-	uint64_t want = (uint64_t)needs(lane, size) + SMX_LANE_ALIGN;
-
-	assert(size && size % SMX_LANE_ALIGN == 0 && size <= SMX_LANE_BYTES / 2);
-	if (lane->pos - lane->head_seen + want <= SMX_LANE_BYTES)
-		return true;
 	lane->head_seen = __atomic_load_n(&lane->ctl->head, __ATOMIC_ACQUIRE);
 	/* A head that was not reached yet is as good as no room. */
 	if (lane->pos - lane->head_seen > SMX_LANE_BYTES) {
 		lane->head_seen = lane->pos - SMX_LANE_BYTES;
 		return false;
 	}
-	return lane->pos - lane->head_seen + want <= SMX_LANE_BYTES;
+	return lane->pos - lane->head_seen + bytes <= SMX_LANE_BYTES;
 }
 
 static inline void fetch_to_write(const void *p)
@@ -177,42 +149,48 @@ static inline void fetch_to_write(const void *p)
 #endif
 }
 
-/* Sees to it that the unit at pos, which was consumed, begins with 0. */
-static void clear(struct smx_lane *lane, uint64_t pos)
+/* Clears a stretch from the unit at pos on. */
+static __attribute__((noinline)) void clear_from(struct smx_lane *lane, uint64_t pos)
 {
 	uint64_t consumed = lane->head_seen + SMX_LANE_BYTES, end = pos + SMX_LANE_ALIGN;
 
-	if (__builtin_expect(pos < lane->cleared, 1))
-		return;
 	/* Who takes back a head loses what he has, and not we. */
 	if (consumed > end)
 		end = consumed < pos + SMX_LANE_CLEAR_BYTES ? consumed : pos + SMX_LANE_CLEAR_BYTES;
 	for (; pos < end; pos += SMX_LANE_ALIGN)
-		__atomic_store_n(word_at(lane, pos), 0, __ATOMIC_RELAXED);
+		__atomic_store_n(smx_lane_word(lane, pos), 0, __ATOMIC_RELAXED);
 	lane->cleared = end;
 	/* Those that are next are fetched from the consumer meanwhile, all at once. */
 	for (end += SMX_LANE_CLEAR_BYTES; pos < end && pos < consumed; pos += SMX_LANE_ALIGN)
-		fetch_to_write(word_at(lane, pos));
+		fetch_to_write(smx_lane_word(lane, pos));
+}
+
+/* Sees to it that the unit at pos, which was consumed, begins with 0. */
+static inline void clear(struct smx_lane *lane, uint64_t pos)
+{
+	if (__builtin_expect(pos >= lane->cleared, 0))
+		clear_from(lane, pos);
 }
 
 void *smx_lane_reserve(struct smx_lane *lane, uint32_t size)
 {
 	uint32_t skipped;
 
+	assert(size && size % SMX_LANE_ALIGN == 0 && size <= SMX_LANE_BYTES / 2);
 	if (!smx_lane_has_room(lane, size))
 		return NULL;
-	skipped = needs(lane, size) - size;
+	skipped = smx_lane_needs(lane, size) - size;
 	if (skipped) {
 		clear(lane, lane->pos + skipped);
-		__atomic_store_n(word_at(lane, lane->pos), SKIP | skipped, __ATOMIC_RELEASE);
+		__atomic_store_n(smx_lane_word(lane, lane->pos), SKIP | skipped, __ATOMIC_RELEASE);
 		lane->pos += skipped;
 	}
-	return word_at(lane, lane->pos);
+	return smx_lane_word(lane, lane->pos);
 }
 
 void smx_lane_publish(struct smx_lane *lane, void *record, uint32_t size)
 {
-	assert(record == word_at(lane, lane->pos));
+	assert(record == smx_lane_word(lane, lane->pos));
 	clear(lane, lane->pos + size);
 	__atomic_store_n((uint32_t *)record, size, __ATOMIC_RELEASE);
 	lane->pos += size;
@@ -232,27 +210,48 @@ bool smx_lane_want_room(struct smx_lane *lane, uint32_t size)
 	return !smx_lane_has_room(lane, size);
 }
 
+void *smx_lane_unread(const struct smx_lane *lane, uint64_t *pos, uint32_t *size)
+{
+	uint64_t head = __atomic_load_n(&lane->ctl->head, __ATOMIC_ACQUIRE);
+
+	/* The other end may have written anything anywhere. */
+	if (*pos < head || lane->pos - *pos > SMX_LANE_BYTES)
+		*pos = head;
+	while (lane->pos - *pos <= SMX_LANE_BYTES && *pos != lane->pos) {
+		uint64_t at = *pos;
+		uint32_t word = __atomic_load_n(smx_lane_word(lane, at), __ATOMIC_RELAXED);
+
+		if (!is_size(word, at))
+			return NULL;
+		*size = word & ~(uint32_t)SKIP;
+		*pos += *size;
+		if (!(word & SKIP))
+			return smx_lane_word(lane, at);
+	}
+	return NULL;
+}
+
 /* ------------------------------------------------------------------ consumer */
 
 const void *smx_lane_peek(struct smx_lane *lane, int32_t *size)
 {
 	for (;;) {
 		uint32_t off = lane->pos & (SMX_LANE_BYTES - 1);
-		uint32_t word = __atomic_load_n(word_at(lane, lane->pos), __ATOMIC_ACQUIRE);
+		uint32_t word = __atomic_load_n(smx_lane_word(lane, lane->pos), __ATOMIC_ACQUIRE);
 
 		*size = 0;
 		if (!word)
 			return NULL;
-		if (word == (SKIP | (SMX_LANE_BYTES - off)) && off) {
-			smx_lane_consume(lane, SMX_LANE_BYTES - off);
-			continue;
-		}
-		if (word % SMX_LANE_ALIGN || word > SMX_LANE_BYTES - off || word > SMX_LANE_BYTES / 2) {
+		if (!is_size(word, lane->pos)) {
 			*size = -1;
 			return NULL;
 		}
+		if (word & SKIP) {
+			smx_lane_consume(lane, SMX_LANE_BYTES - off);
+			continue;
+		}
 		*size = (int32_t)word;
-		__builtin_prefetch(word_at(lane, lane->pos + word));
+		__builtin_prefetch(smx_lane_word(lane, lane->pos + word));
 		return lane->data + off;
 	}
 }

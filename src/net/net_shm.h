@@ -40,9 +40,7 @@ struct smx_link_file {
 	uint32_t version, bytes;
 	uint32_t from, from_gen, to, to_gen;
 	uint32_t can;			/* enum smx_link_can: the receiver reads the sender's memory */
-	uint32_t pad0;
-	uint64_t recalled[SMX_LANES];	/* by the sender: records before this position have lost their runs */
-	uint32_t pad1[18];
+	uint32_t pad[23];
 	struct smx_lane_ctl ctl[SMX_LANES];
 	uint8_t data[SMX_LANES][SMX_LANE_BYTES] __attribute__((aligned(4096)));
 };
@@ -71,13 +69,32 @@ int smx_link_open(struct smx_link *link, int dir_fd, uint32_t from, uint32_t fro
 		  uint32_t to_gen, char *why, size_t why_len);
 void smx_link_close(struct smx_link *link);
 
-/* Producer. The runs of what was not consumed are not to be read any more. */
-void smx_link_recall(struct smx_link *link);
-/* Consumer, when it has read what the runs of the record it peeks at name: was that still theirs? */
-bool smx_link_is_recalled(const struct smx_link *link, enum smx_lane_kind kind);
+static inline uint32_t *smx_lane_word(const struct smx_lane *lane, uint64_t pos)
+{
+	return (uint32_t *)(void *)(lane->data + (pos & (SMX_LANE_BYTES - 1)));
+}
 
-/* Producer. Room for a record of size bytes, a multiple of SMX_LANE_ALIGN. RETURN NULL when there is none. */
-bool smx_lane_has_room(struct smx_lane *lane, uint32_t size);
+/* What a record takes, with what is skipped before it. */
+static inline uint32_t smx_lane_needs(const struct smx_lane *lane, uint32_t size)
+{
+	uint32_t off = lane->pos & (SMX_LANE_BYTES - 1);
+
+	return off + size > SMX_LANE_BYTES ? SMX_LANE_BYTES - off + size : size;
+}
+
+/* Looks at the consumer's word. RETURN whether bytes are free. */
+bool smx_lane_look_for_room(struct smx_lane *lane, uint64_t bytes);
+
+/* Producer. Room for a record of size bytes, a multiple of SMX_LANE_ALIGN up to half of the lane. */
+static inline bool smx_lane_has_room(struct smx_lane *lane, uint32_t size)
+{
+	/* One more unit, for the 0 behind it. */
+	uint64_t want = (uint64_t)smx_lane_needs(lane, size) + SMX_LANE_ALIGN;
+
+	return lane->pos - lane->head_seen + want <= SMX_LANE_BYTES || smx_lane_look_for_room(lane, want);
+}
+
+/* RETURN NULL when there is none. */
 void *smx_lane_reserve(struct smx_lane *lane, uint32_t size);
 void smx_lane_publish(struct smx_lane *lane, void *record, uint32_t size);
 /* What was reserved will not be published, but its bytes were written, all but the first word. */
@@ -85,6 +102,8 @@ void smx_lane_abandon(struct smx_lane *lane);
 /* Asks to be told of room, so much that the lane need not be nearly empty for it. RETURN false if there is room now
  * after all. */
 bool smx_lane_want_room(struct smx_lane *lane, uint32_t size);
+/* The records that were not consumed, one after the other: *pos is 0 at first. RETURN NULL at the end. */
+void *smx_lane_unread(const struct smx_lane *lane, uint64_t *pos, uint32_t *size);
 
 /* Consumer. The next record, or NULL; *size is -1 when the lane is broken. The size word is not to be read
  * again from the record. */

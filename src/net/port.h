@@ -49,6 +49,15 @@ struct smx_port_qp {
 	uint8_t transport;
 };
 
+/* The requests of one stream of a queue pair, or whatever has its payload in a range of memory. */
+struct smx_recall {
+	uint32_t qpn;
+	uint16_t stream;
+	bool all_streams;
+	uintptr_t start;
+	uint64_t length;	/* 0: qpn and streams say which */
+};
+
 /* Takes a frame that arrived; f and its payload are valid during the call only. */
 typedef void (*smx_port_deliver)(void *arg, struct smx_frame *f);
 
@@ -87,9 +96,9 @@ struct smx_port_ops {
 	void *(*reach)(struct smx_port *port, const struct smx_frame *f, uint64_t off, uint64_t *length);
 	/* RETURN false when what was done may have been for nothing. */
 	bool (*reached)(struct smx_port *port);
-	/* Whose payloads were left in this process's memory, and were not read by now, are lost on the way: the memory
-	 * may become something else's. */
-	void (*recall)(struct smx_port *port);
+	/* Frames whose payload was left in this process's memory, and was not read by now, are lost on the way: the
+	 * memory may become something else's. */
+	void (*recall)(struct smx_port *port, const struct smx_recall *what);
 };
 
 enum { SMX_PORT_NUMBERS = 1024 };
@@ -104,7 +113,7 @@ struct smx_port {
 	bool untimed;			/* poll() does not look at now_ns */
 	bool polled;			/* poll() is called all the time: what can wait may wait for the next call */
 	uint32_t changes;		/* of bell and linked, and of who is reachable: counted */
-	bool lent;			/* perhaps payloads of frames that were sent are still in this memory */
+	bool lent;			/* payloads of frames have been left in this process's memory */
 	bool linked;			/* other processes have made contact: polling may find something */
 	uint32_t *bell;			/* futex word that others change and wake; NULL: there are no others */
 	uint32_t bell_seen;		/* by poll() */
@@ -116,10 +125,10 @@ struct smx_port {
 	const uint8_t *own;
 };
 
-static inline void smx_port_recall(struct smx_port *port)
+static inline void smx_port_recall(struct smx_port *port, const struct smx_recall *what)
 {
 	if (port->lent)
-		port->ops->recall(port);
+		port->ops->recall(port, what);
 }
 
 enum { SMX_PORT_OWN_BYTES = (1 << 24) / SMX_PORT_NUMBERS / 8 };

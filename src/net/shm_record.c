@@ -26,15 +26,6 @@ uint32_t smx_rec_head_bytes(const struct smx_frame *f)
 	return n + ((text_bytes(f) + 7) & ~7u);
 }
 
-static uint8_t flags(const struct smx_frame *f)
-{
-	return (uint8_t)((f->first ? SMX_REC_FIRST : 0) | (f->last ? SMX_REC_LAST : 0) |
-			 (f->has_imm ? SMX_REC_IMM : 0) | (f->has_invalidate ? SMX_REC_INVALIDATE : 0) |
-			 (f->solicited ? SMX_REC_SOLICITED : 0) |
-			 (f->ack_request ? SMX_REC_ACK_REQUEST : 0) |
-			 (f->dc_connect ? SMX_REC_DC_CONNECT : 0));
-}
-
 static void write_more(struct smx_rec_more *m, const struct smx_frame *f)
 {
 	m->xrc_srqn = f->xrc_srqn;
@@ -52,31 +43,23 @@ static void write_more(struct smx_rec_more *m, const struct smx_frame *f)
 	m->dc_stream = f->dc_stream;
 }
 
-uint8_t *smx_rec_write(struct smx_rec *rec, const struct smx_frame *f)
+uint8_t *smx_rec_write(struct smx_rec *rec, const struct smx_frame *f, uint8_t runs)
 {
-	uint32_t text = text_bytes(f);
+	uint32_t text = text_bytes(f), code = f->op == SMX_FRAME_ATOMIC_REQUEST ? f->atomic_op : f->syndrome;
 	uint8_t *at = (uint8_t *)(rec + 1);
-	struct smx_rec head;
 
 	assert(f->psn_count <= UINT16_MAX && f->length <= UINT32_MAX);
-	/* Made elsewhere: the record's line is not here yet, and part of a word cannot be written without it. */
-	head = (struct smx_rec){
-		.transport = f->transport,
-		.op = f->op,
-		.flags = flags(f),
-		.log_mtu = f->mtu_bytes ? (uint8_t)__builtin_ctz(f->mtu_bytes) : 0,
-		.src_qpn = f->src_qpn & 0xffffff,
-		.dst_qpn = f->dst_qpn & 0xffffff,
-		.code = f->op == SMX_FRAME_ATOMIC_REQUEST ? f->atomic_op : f->syndrome,
-		.psn = f->psn & 0xffffff,
-		.text_bytes = text & 0xff,
-		.psn_count = (uint16_t)f->psn_count,
-		.check = f->check,
-		.length = (uint32_t)f->length,
-		.imm = smx_frame_is_answer(f->op) ? f->msn : f->imm,
-	};
-	memcpy((uint8_t *)rec + sizeof(rec->size), (const uint8_t *)&head + sizeof(head.size),
-	       sizeof(head) - sizeof(head.size));
+	rec->transport = f->transport;
+	rec->op = f->op;
+	rec->flags = f->flags;
+	rec->log_mtu = f->mtu_bytes ? (uint8_t)__builtin_ctz(f->mtu_bytes) : 0;
+	rec->src_runs = smx_rec_word(f->src_qpn, runs);
+	rec->dst_code = smx_rec_word(f->dst_qpn, code);
+	rec->psn_text = smx_rec_word(f->psn, text);
+	rec->psn_count = (uint16_t)f->psn_count;
+	rec->check = f->check;
+	rec->length = (uint32_t)f->length;
+	rec->imm = smx_frame_is_answer(f->op) ? f->msn : f->imm;
 	if (smx_rec_has_remote(f->op)) {
 		*(struct smx_rec_remote *)(void *)at = (struct smx_rec_remote){
 			.va = f->op == SMX_FRAME_ATOMIC_RESPONSE ? f->atomic[0] : f->va,
@@ -104,8 +87,21 @@ void smx_rec_carry_ack(struct smx_rec *rec, uint32_t psn)
 {
 	assert(smx_rec_can_carry_ack(rec->transport, rec->op));
 	rec->flags |= SMX_REC_CARRIES_ACK;
-	rec->code = psn >> 16 & 0xff;
+	rec->dst_code = smx_rec_word(rec->dst_code, psn >> 16 & 0xff);
 	rec->check = psn & 0xffff;
+}
+
+void smx_rec_recall(struct smx_rec *rec)
+{
+	/* What is stored into that memory from now on is not read without this being seen. */
+	__atomic_fetch_or(&rec->src_runs, (uint32_t)SMX_REC_RECALLED << 24, __ATOMIC_SEQ_CST);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+bool smx_rec_is_recalled(const struct smx_rec *rec)
+{
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return __atomic_load_n(&rec->src_runs, __ATOMIC_RELAXED) >> 24 & SMX_REC_RECALLED;
 }
 
 static void read_more(struct smx_frame *f, const struct smx_rec_more *m)
@@ -140,24 +136,17 @@ static void read_head(struct smx_frame *f, const struct smx_rec *r)
 
 	f->transport = r->transport;
 	f->op = r->op;
-	f->first = r->flags & SMX_REC_FIRST;
-	f->last = r->flags & SMX_REC_LAST;
-	f->has_imm = r->flags & SMX_REC_IMM;
-	f->has_invalidate = r->flags & SMX_REC_INVALIDATE;
-	f->solicited = r->flags & SMX_REC_SOLICITED;
-	f->ack_request = r->flags & SMX_REC_ACK_REQUEST;
-	f->dc_connect = r->flags & SMX_REC_DC_CONNECT;
-	f->src_qpn = r->src_qpn;
-	f->dst_qpn = r->dst_qpn;
-	f->psn = r->psn;
+	f->flags = r->flags & (uint8_t)~SMX_REC_CARRIES_ACK;
+	f->src_qpn = smx_rec_number(r->src_runs);
+	f->dst_qpn = smx_rec_number(r->dst_code);
+	f->psn = smx_rec_number(r->psn_text);
 	f->psn_count = r->psn_count;
 	f->imm = answer ? 0 : r->imm;
-	f->msn = answer ? r->imm & 0xffffff : 0;
+	f->msn = answer ? smx_rec_number(r->imm) : 0;
 	f->va = 0;
 	f->rkey = 0;
 	f->dma_length = 0;
-	f->atomic_op = r->code;
-	f->syndrome = r->code;
+	f->atomic_op = f->syndrome = (uint8_t)(r->dst_code >> 24);
 	f->check = r->check;
 	f->dc_stream = 0;
 	f->mtu_bytes = r->log_mtu ? 1u << r->log_mtu : 0;
@@ -171,12 +160,28 @@ static void read_head(struct smx_frame *f, const struct smx_rec *r)
 	f->gather_text = NULL;
 }
 
+/* RETURN whether the runs make up the payload. */
+static bool read_runs(struct smx_arrived *a, const uint8_t *at, const uint8_t *end)
+{
+	uint64_t sum = 0, length = a->frame.length;
+
+	if (a->run_count > SMX_HOST_RUNS || (size_t)(end - at) < a->run_count * sizeof(a->run[0]))
+		return false;
+	memcpy(a->run, at, a->run_count * sizeof(a->run[0]));
+	for (uint32_t i = 0; i < a->run_count; i++) {
+		if (a->run[i].length > length)
+			return false;
+		sum += a->run[i].length;
+	}
+	return sum == length;
+}
+
 /* The lengths that follow from the head, in order. RETURN false when they exceed the record. */
 static bool read_rest(struct smx_arrived *a, const struct smx_rec *r, const uint8_t *at,
 		      const uint8_t *end)
 {
 	struct smx_frame *f = &a->frame;
-	size_t padded = (r->text_bytes + 7u) & ~7u;
+	uint32_t text = r->psn_text >> 24, padded = (text + 7) & ~7u;
 
 	if (smx_rec_has_remote(f->op)) {
 		if ((size_t)(end - at) < sizeof(struct smx_rec_remote))
@@ -196,29 +201,18 @@ static bool read_rest(struct smx_arrived *a, const struct smx_rec *r, const uint
 		memcpy(f->atomic, at, sizeof(f->atomic));
 		at += sizeof(struct smx_rec_atomic);
 	}
-	if (r->text_bytes > SMX_REC_TEXT_MAX || (size_t)(end - at) < padded)
-		return false;
-	if (r->text_bytes) {
-		memcpy(a->text, at, r->text_bytes);
-		a->text[r->text_bytes] = '\0';
+	if (text) {
+		if (text > SMX_REC_TEXT_MAX || (size_t)(end - at) < padded)
+			return false;
+		memcpy(a->text, at, text);
+		a->text[text] = '\0';
 		f->text = a->text;
 		at += padded;
 	}
-	a->run_count = r->runs & ~SMX_REC_SHARED;
-	a->shared = r->runs & SMX_REC_SHARED;
-	if (a->run_count) {
-		uint64_t sum = 0;
-
-		if (a->run_count > SMX_HOST_RUNS || (size_t)(end - at) < a->run_count * sizeof(a->run[0]))
-			return false;
-		memcpy(a->run, at, a->run_count * sizeof(a->run[0]));
-		for (uint32_t i = 0; i < a->run_count; i++) {
-			if (a->run[i].length > f->length)
-				return false;
-			sum += a->run[i].length;
-		}
-		return sum == f->length;
-	}
+	a->run_count = r->src_runs >> 24 & SMX_REC_RUNS;
+	a->shared = r->src_runs >> 24 & SMX_REC_SHARED;
+	if (a->run_count)
+		return read_runs(a, at, end);
 	if ((size_t)(end - at) < f->length)
 		return false;
 	f->flat = f->length ? at : NULL;
@@ -240,8 +234,8 @@ bool smx_rec_read(const void *rec, uint32_t size, struct smx_arrived *a)
 	if (a->carries_ack) {
 		if (!smx_rec_can_carry_ack(r.transport, r.op))
 			return false;
-		a->ack_psn = (uint32_t)r.code << 16 | r.check;
-		r.code = 0;
+		a->ack_psn = r.dst_code >> 24 << 16 | r.check;
+		r.dst_code = smx_rec_number(r.dst_code);
 		r.check = 0;
 	}
 	read_head(&a->frame, &r);

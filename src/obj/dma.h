@@ -101,6 +101,10 @@ uint64_t smx_walk_check(const struct smx_walk *w, uint64_t n, struct smx_dma_fau
 uint8_t *smx_dma_together(struct smx_dev *dev, const struct smx_pd *pd, uint32_t qpn, enum smx_dma_role role,
 			  const struct smx_sge *sge);
 
+/* The same for the next n bytes of a walk, of which one entry, of a plain key, has all. RETURN the key with *ptr; the
+ * walk does not move. */
+const struct smx_mkey *smx_walk_together(const struct smx_walk *w, uint64_t n, uint8_t **ptr);
+
 /* Copies up to n bytes from src to dst; stops where either ends. *done is what was copied. The refusal, if any, is
  * in fault; its check tells which side by its role. */
 smx_outcome smx_dma_copy(struct smx_walk *dst, struct smx_walk *src, uint64_t n, uint64_t *done,

@@ -119,18 +119,6 @@ static uint64_t check_access(const struct smx_walk *w, const struct smx_access *
 	return ok;
 }
 
-/* The common case: one entry, of a key that is not nested. */
-static inline bool all_flat(const struct smx_walk *w, const struct smx_sge *sge, uint64_t n)
-{
-	const struct smx_mkey *mkey;
-	uint64_t off;
-
-	return w->sge_at < w->sge_count && n <= sge->length - w->sge_off && n && !sge->is_host &&
-	       smx_dma_admitted(w, sge->key, sge->va + w->sge_off, smx_outer_right(w->role), &mkey,
-				&off) &&
-	       n <= mkey->attr.length - off && smx_mkey_is_leaf(mkey) && smx_leaf_host(mkey, off);
-}
-
 static __attribute__((noinline)) uint64_t check_list(const struct smx_walk *w, uint64_t n,
 						     struct smx_dma_fault *fault)
 {
@@ -151,10 +139,27 @@ static __attribute__((noinline)) uint64_t check_list(const struct smx_walk *w, u
 	return done;
 }
 
+/* The common case: one entry, of a key that is not nested. */
+const struct smx_mkey *smx_walk_together(const struct smx_walk *w, uint64_t n, uint8_t **ptr)
+{
+	const struct smx_sge *sge = &smx_walk_sges(w)[w->sge_at];
+	const struct smx_mkey *mkey;
+	uint64_t off;
+
+	if (w->sge_at >= w->sge_count || n > sge->length - w->sge_off || !n || sge->is_host ||
+	    !smx_dma_admitted(w, sge->key, sge->va + w->sge_off, smx_outer_right(w->role), &mkey, &off) ||
+	    n > mkey->attr.length - off || !smx_mkey_is_leaf(mkey))
+		return NULL;
+	*ptr = smx_leaf_host(mkey, off);
+	return *ptr ? mkey : NULL;
+}
+
 uint64_t smx_walk_check(const struct smx_walk *w, uint64_t n, struct smx_dma_fault *fault)
 {
+	uint8_t *ptr;
+
 	fault->check = SMX_CHECK_NONE;
-	return all_flat(w, &smx_walk_sges(w)[w->sge_at], n) ? n : check_list(w, n, fault);
+	return smx_walk_together(w, n, &ptr) ? n : check_list(w, n, fault);
 }
 
 uint8_t *smx_dma_together(struct smx_dev *dev, const struct smx_pd *pd, uint32_t qpn, enum smx_dma_role role,

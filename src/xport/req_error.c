@@ -20,7 +20,6 @@ static void flush_oldest(struct smx_dev *dev, struct smx_qp *qp, struct smx_requ
 	struct smx_where where = smx_req_where(qp, st->oldest);
 	uint32_t at = st->oldest;
 
-	smx_port_recall(dev->port);
 	if (check == SMX_CHECK_FLUSH_BEHIND)
 		qp->flushed++;
 	else
@@ -36,6 +35,7 @@ static void flush_oldest(struct smx_dev *dev, struct smx_qp *qp, struct smx_requ
 
 void smx_req_flush_stream(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st)
 {
+	smx_req_recall(qp, st);
 	while (st->has_oldest)
 		flush_oldest(dev, qp, st, SMX_CHECK_FLUSH_BEHIND, st->root);
 	smx_req_stop_stream(dev, qp, st);
@@ -50,6 +50,7 @@ void smx_req_flush_all(struct smx_dev *dev, struct smx_qp *qp, bool current)
 		return;
 	if (sq->fetched != sq->pi)
 		smx_sq_assign(dev, qp);
+	smx_req_recall(qp, NULL);
 	/* In the order of the queue, so each is the oldest of its stream. */
 	while (sq->ci != sq->fetched) {
 		struct smx_requester *st = smx_req_stream(qp, smx_sq_slot(qp, sq->ci)->stream);
@@ -111,7 +112,7 @@ void smx_req_fail(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *
 
 	assert(check != SMX_CHECK_NONE);
 	assert(st->has_oldest);
-	smx_port_recall(dev->port);
+	smx_req_recall(qp, st);
 	st->failing = SMX_CHECK_NONE;
 	qp->root = check;
 	qp->errored = true;

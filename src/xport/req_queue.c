@@ -119,6 +119,15 @@ void smx_req_destroy(struct smx_qp *qp)
 	qp->sq.slot = NULL;
 }
 
+void smx_req_recall(const struct smx_qp *qp, const struct smx_requester *st)
+{
+	const struct smx_recall what = {
+		.qpn = qp->qpn, .stream = (uint16_t)(st ? st - qp->req : 0), .all_streams = !st,
+	};
+
+	smx_port_recall(qp->dev->port, &what);
+}
+
 void smx_req_stop_stream(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st)
 {
 	if (st->rnr_wait) {
@@ -142,7 +151,7 @@ void smx_req_reset(struct smx_qp *qp)
 {
 	if (!qp->req)
 		return;
-	smx_port_recall(qp->dev->port);
+	smx_req_recall(qp, NULL);
 	for (uint32_t i = 0; i < smx_req_stream_count(qp); i++) {
 		smx_req_stop_stream(qp->dev, qp, &qp->req[i]);
 		stream_init(&qp->req[i]);

@@ -191,6 +191,9 @@ void smx_req_fail(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *
 void smx_req_flush_stream(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st);
 /* Completes everything that was rung; the first as FLUSH_CURRENT if current says so. */
 void smx_req_flush_all(struct smx_dev *dev, struct smx_qp *qp, bool current);
+/* What the stream, or with NULL the queue pair, has sent and no receiver has read is not read any more: the program may
+ * use its buffers. Before anything completes that was not answered. */
+void smx_req_recall(const struct smx_qp *qp, const struct smx_requester *st);
 /* Takes everything off: waits, lists, counters of retries. */
 void smx_req_stop_stream(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st);
 

@@ -480,16 +480,16 @@ static void inject(uint8_t op)
 	static struct smx_arrived a;
 	struct smx_frame f = any_frame(op);
 	struct smx_pull pull = { .fetch = fetch };
+	bool stays = f.length >= 256 && op & 8;	/* with the sender */
 	uint8_t *payload;
 	uint32_t size = (smx_rec_head_bytes(&f) + (uint32_t)f.length + 63) & ~63u;
 
-	payload = smx_rec_write((struct smx_rec *)(void *)rec, &f);
+	payload = smx_rec_write((struct smx_rec *)(void *)rec, &f, stays ? 2 : 0);
 	memset(payload, 0x77, f.length);
-	if (f.length >= 256 && op & 8) {	/* the rest of it stays with the sender */
+	if (stays) {
 		struct smx_rec_run run[2] = { { 0x1000, f.length / 2 }, { 0x9000, f.length - f.length / 2 } };
 
 		memcpy(payload, run, sizeof(run));
-		((struct smx_rec *)(void *)rec)->runs = 2;
 	}
 	for (int n = op >> 3; n; n--) {
 		uint16_t at = word();

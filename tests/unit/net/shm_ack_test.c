@@ -137,8 +137,8 @@ static bool send(struct smx_shm_ack *a, const struct smx_frame *f, uint32_t *psn
 	struct smx_arrived got;
 	int32_t size;
 
-	smx_rec_write(rec, f);
-	smx_shm_ack_carry(a, answers, rec, f);
+	smx_rec_write(rec, f, 0);
+	smx_shm_ack_carry(a, rec, f);
 	smx_lane_publish(requests, rec, bytes);
 	assert_true(smx_rec_read(smx_lane_peek(coming, &size), bytes, &got));
 	smx_lane_consume(coming, bytes);
@@ -186,7 +186,7 @@ static void a_record_that_cannot_carry_one_is_refused(void **state)
 	struct smx_arrived a;
 
 	(void)state;
-	smx_rec_write((struct smx_rec *)(void *)bytes, &f);
+	smx_rec_write((struct smx_rec *)(void *)bytes, &f, 0);
 	assert_true(smx_rec_read(bytes, sizeof(bytes), &a));
 	((struct smx_rec *)(void *)bytes)->flags |= SMX_REC_CARRIES_ACK;
 	assert_false(smx_rec_read(bytes, sizeof(bytes), &a));
@@ -204,8 +204,59 @@ static void a_lane_without_room_says_so(void **state)
 	while ((rec = smx_lane_reserve(answers, 64)))
 		smx_lane_publish(answers, rec, 64);
 	assert_false(smx_shm_ack_put(&a, answers, &f));
+	assert_false(a.waits);
 	smx_shm_ack_publish(&a, answers);
-	assert_null(a.rec);
+}
+
+static void room_that_is_taken_back_costs_the_ack_alone(void **state)
+{
+	struct smx_shm_ack a = { 0 };
+	void *rec;
+
+	(void)state;
+	smx_lane_consume(arriving, (uint32_t)(answers->pos - arriving->pos));
+	smx_lane_release(arriving);
+	put(&a, 1, 2, 10);
+	/* A consumer that does not keep to the rules, just when somebody looks. */
+	__atomic_store_n(&answers->ctl->head, answers->pos - SMX_LANE_BYTES, __ATOMIC_RELAXED);
+	while (smx_lane_has_room(answers, 1024)) {
+		rec = smx_lane_reserve(answers, 1024);
+		smx_lane_publish(answers, rec, 1024);
+	}
+	smx_shm_ack_publish(&a, answers);
+	assert_false(a.waits);
+}
+
+static void what_changed_is_in_the_next_one(void **state)
+{
+	struct smx_shm_ack a = { 0 };
+	struct smx_frame f = ack_frame(1, 2, 10);
+	struct smx_arrived got;
+	int32_t size;
+
+	(void)state;
+	put(&a, 1, 2, 10);
+	smx_shm_ack_publish(&a, answers);
+	put(&a, 1, 2, 11);
+	put(&a, 1, 2, 12);
+	smx_shm_ack_publish(&a, answers);
+	expect(2, 10);
+	expect(2, 12);
+	f.transport = SMX_TP_DC;
+	for (uint8_t i = 1; i < 4; i++) {
+		f.dgid[0] = i;
+		f.mtu_bytes = 512u << i;
+		f.dc_nonce = i;
+		assert_true(smx_shm_ack_put(&a, answers, &f));
+		smx_shm_ack_publish(&a, answers);
+		assert_true(smx_rec_read(smx_lane_peek(arriving, &size), 128, &got));
+		assert_int_equal(size, 128);
+		assert_int_equal(got.frame.dgid[0], i);
+		assert_int_equal(got.frame.mtu_bytes, f.mtu_bytes);
+		assert_int_equal(got.frame.dc_nonce, i);
+		smx_lane_consume(arriving, 128);
+	}
+	smx_lane_release(arriving);
 }
 
 int main(void)
@@ -216,7 +267,9 @@ int main(void)
 		cmocka_unit_test(what_is_more_than_an_ack_is_none),
 		cmocka_unit_test(a_request_takes_it_along),
 		cmocka_unit_test(a_record_that_cannot_carry_one_is_refused),
+		cmocka_unit_test(what_changed_is_in_the_next_one),
 		cmocka_unit_test(a_lane_without_room_says_so),
+		cmocka_unit_test(room_that_is_taken_back_costs_the_ack_alone),
 	};
 
 	return cmocka_run_group_tests(tests, open_link, close_link);
