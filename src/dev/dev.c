@@ -105,7 +105,6 @@ static void free_qp(void *obj, void *arg)
 
 	if (obj == &dev->reserved_qp)
 		return;
-	qp->users = 0;
 	smx_cmd_destroy_qp(dev, qp);
 }
 
@@ -143,6 +142,8 @@ void smx_dev_destroy(struct smx_dev *dev)
 	if (!dev)
 		return;
 	/* Users before what they use. */
+	while (dev->mcasts)
+		smx_cmd_detach_mcast(dev, dev->mcasts->qp, dev->mcasts->gid);
 	smx_idmap_each(&dev->qps, free_qp, dev);
 	smx_idmap_each(&dev->srqs, free_srq, dev);
 	smx_idmap_each(&dev->cqs, free_cq, dev);
@@ -194,38 +195,26 @@ static const uint32_t *arm_record(const struct smx_cq *cq)
 
 void smx_dev_watch_qp(struct smx_dev *dev, struct smx_qp *qp, bool on)
 {
-	struct smx_qp **at = &dev->watched;
-
-	if (qp->watched == on)
+	if (smx_is_listed(&qp->watched) == on)
 		return;
-	qp->watched = on;
 	if (on) {
-		qp->watch_next = dev->watched;
-		dev->watched = qp;
+		smx_list_add(&dev->watched, &qp->watched);
 		dev->watched_err = true;	/* it may be; the next turn sees */
-		return;
+	} else {
+		smx_list_remove(&qp->watched);
 	}
-	while (*at != qp)
-		at = &(*at)->watch_next;
-	*at = qp->watch_next;
 }
 
 void smx_dev_watch_cq(struct smx_dev *dev, struct smx_cq *cq, bool on)
 {
-	struct smx_cq **at = &dev->watched_cqs;
-
-	if (cq->watched == on)
+	if (smx_is_listed(&cq->watched) == on)
 		return;
-	cq->watched = on;
 	if (on) {
 		cq->arm_word = be32_load_acquire(arm_record(cq));
-		cq->watch_next = dev->watched_cqs;
-		dev->watched_cqs = cq;
-		return;
+		smx_list_add(&dev->watched_cqs, &cq->watched);
+	} else {
+		smx_list_remove(&cq->watched);
 	}
-	while (*at != cq)
-		at = &(*at)->watch_next;
-	*at = cq->watch_next;
 }
 
 /* A queue that is not sending yet looks at its record when it begins to. */
@@ -256,10 +245,10 @@ bool smx_dev_poll_watched(struct smx_dev *dev)
 {
 	bool found = false;
 
-	for (struct smx_qp *qp = dev->watched; qp; qp = qp->watch_next)
-		found |= look_at_qp(dev, qp);
-	for (struct smx_cq *cq = dev->watched_cqs; cq; cq = cq->watch_next)
-		found |= look_at_cq(dev, cq);
+	for (struct smx_link *l = dev->watched; l; l = l->next)
+		found |= look_at_qp(dev, container_of(l, struct smx_qp, watched));
+	for (struct smx_link *l = dev->watched_cqs; l; l = l->next)
+		found |= look_at_cq(dev, container_of(l, struct smx_cq, watched));
 	return found;
 }
 
@@ -269,7 +258,9 @@ bool smx_dev_poll_watched(struct smx_dev *dev)
 static uint64_t flush_watched(struct smx_dev *dev)
 {
 	dev->watched_err = false;
-	for (struct smx_qp *qp = dev->watched; qp; qp = qp->watch_next) {
+	for (struct smx_link *l = dev->watched; l; l = l->next) {
+		struct smx_qp *qp = container_of(l, struct smx_qp, watched);
+
 		if (qp->state != IBV_QPS_ERR || !qp->rq.wqe_count)
 			continue;
 		if (smx_rq_has(&qp->rq))

@@ -150,23 +150,6 @@ int smx_cmd_create_qp(struct smx_dev *dev, const struct smx_qp_attr *attr, struc
 	return 0;
 }
 
-/* The device itself is going: memberships do not hold a queue pair then. */
-static void leave_groups(struct smx_dev *dev, const struct smx_qp *qp)
-{
-	struct smx_mcast **at = &dev->mcasts;
-
-	while (*at) {
-		struct smx_mcast *m = *at;
-
-		if (m->qp != qp) {
-			at = &m->next;
-			continue;
-		}
-		*at = m->next;
-		free(m);
-	}
-}
-
 int smx_cmd_destroy_qp(struct smx_dev *dev, struct smx_qp *qp)
 {
 	struct smx_qp_attr attr = qp->attr;
@@ -179,11 +162,9 @@ int smx_cmd_destroy_qp(struct smx_dev *dev, struct smx_qp *qp)
 				  " multicast groups",
 				  qpn, qp->users);
 	smx_direct_withdraw(dev, qp);
-	leave_groups(dev, qp);
+	smx_resp_dc_forget_source(dev, qp);
 	free_qp(dev, qp);
 	count_users(&attr, -1);
-	if (attr.type == SMX_QP_DCI)
-		smx_resp_dc_forget_source(dev, qpn);
 	return 0;
 }
 
@@ -244,8 +225,7 @@ static void to_reset(struct smx_dev *dev, struct smx_qp *qp)
 	smx_req_reset(qp);
 	smx_rndv_reset(qp);
 	smx_resp_reset(qp);
-	if (qp->attr.type == SMX_QP_DCI)
-		smx_resp_dc_forget_source(dev, qp->qpn);
+	smx_resp_dc_forget_source(dev, qp);
 	qp->state = IBV_QPS_RESET;
 	qp->rq.taken = 0;
 	qp->rq.error = false;

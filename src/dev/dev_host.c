@@ -2,7 +2,8 @@
 /* The device among other processes' devices.
  *
  * A number is used again only after many others, so that one that is remembered too long rarely names
- * somebody new: a process takes several blocks before it goes round in them. */
+ * somebody new: a process takes several blocks before it goes round in them, and more when half of its numbers are in
+ * use, so that a free one is never far. */
 #include "dev/dev_host.h"
 
 #include <errno.h>
@@ -50,7 +51,7 @@ static int take_number(struct smx_dev *dev, void *obj, uint32_t *id)
 			tried++;
 			if (!smx_idmap_add_at(&dev->qps, *id, obj))
 				return 0;
-		} else if ((dev->qpn_blocks < FRESH_BLOCKS || tried >= total) && take_block(dev)) {
+		} else if ((dev->qpn_blocks < FRESH_BLOCKS || dev->qps.used >= total / 2) && take_block(dev)) {
 			continue;
 		} else if (!dev->qpn_blocks) {
 			return smx_idmap_add(&dev->qps, obj, id);
@@ -228,15 +229,10 @@ struct smx_dev_arrivals smx_dev_arrivals(const struct smx_dev *dev)
 static void publish(struct smx_dev *dev)
 {
 	struct smx_port_public *public = dev->port->public;
-	uint32_t waiting = 0, blocked = 0;
 
-	for (const struct smx_qp *qp = dev->timers; qp; qp = qp->timer_next)
-		waiting++;
-	for (const struct smx_qp *qp = dev->blocked; qp; qp = qp->blocked_next)
-		blocked++;
-	public->waiting = waiting;
+	public->waiting = dev->timers;
 	public->rnr_waiting = dev->rnr_waiting;
-	public->blocked = blocked;
+	public->blocked = dev->blocked_count;
 	public->direct = dev->port->direct;
 }
 

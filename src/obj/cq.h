@@ -18,9 +18,8 @@ struct smx_cq {
 	uint8_t arm_sn, fired_sn;
 	uint32_t solicited_pi;	/* pi after the last solicited or error CQE */
 	uint32_t ci_seen;	/* consumer index when the doorbell record was last read, as wide as pi */
-	bool watched;		/* the device itself looks for new arm words in its doorbell record */
+	struct smx_link watched;	/* the device itself looks for new arm words in its doorbell record */
 	uint32_t arm_word;	/* watched: the one taken last */
-	struct smx_cq *watch_next;
 };
 
 int smx_cq_create(struct smx_dev *dev, const struct smx_cq_attr *attr, struct smx_cq **out);

@@ -80,7 +80,7 @@ struct smx_qp {
 	smx_outcome root;
 	struct smx_qp *ready_next;	/* dev->ready list */
 	bool ready;
-	struct smx_qp *timer_next, **timer_link;	/* dev->timers list */
+	struct smx_link timer;
 	uint64_t deadline_ns;		/* UINT64_MAX: none; kept by xport/timer.c */
 	struct smx_requester *active, **active_tail;	/* streams with something to send */
 	uint32_t errored_streams;	/* DCI: streams in error */
@@ -89,11 +89,10 @@ struct smx_qp {
 	uint64_t flushed;		/* send WQEs completed as FLUSH_BEHIND, ever */
 	uint32_t users;			/* multicast attachments */
 	bool completion_lost;		/* a CQE of it did not fit its queue */
-	bool watched;
-	struct smx_qp *watch_next;
-	bool blocked;			/* on dev->blocked */
-	struct smx_qp *blocked_next;
+	struct smx_link watched, blocked, rnr;	/* on dev's lists of these names */
+	uint32_t rnr_streams;		/* streams that wait for the peer's receive */
 	uint32_t dc_nonce;		/* DCI: of its connections since RESET */
+	struct smx_link *dc_contexts;	/* DCI: what targets of this device keep of it, xport/resp_dc.c */
 	struct smx_rndv *rndv;		/* it fetches the payload of rendezvous by itself; see xport/resp_tag.c */
 	struct smx_dev *dev;
 };

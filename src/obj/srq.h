@@ -34,8 +34,16 @@ struct smx_recv {
 	uint16_t wqe_index;
 	uint32_t sge_count;
 	uint64_t total_bytes;
-	struct smx_sge sge[SMX_RECV_SGE_MAX];
+	struct smx_sge sge[];		/* as many as an entry of the queue has room for, smx_recv_room() */
 };
+
+/* Data segments that a receive of stride_bytes can hold. */
+static inline uint32_t smx_recv_room(uint32_t stride_bytes)
+{
+	uint32_t segments = stride_bytes / SMX_WQE_DS;
+
+	return segments < SMX_RECV_SGE_MAX ? segments : SMX_RECV_SGE_MAX;
+}
 
 int smx_srq_create(struct smx_dev *dev, const struct smx_srq_attr *attr, struct smx_srq **out);
 int smx_srq_destroy(struct smx_dev *dev, struct smx_srq *srq);

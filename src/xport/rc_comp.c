@@ -56,40 +56,55 @@ static void rearm(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *
 
 void smx_req_end_rnr_wait(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st)
 {
-	assert(st->rnr_wait && dev->rnr_waiting > 0);
-	st->rnr_wait = false;
-	dev->rnr_waiting--;
+	assert(st->rnr_wait);
+	smx_req_set_rnr_wait(dev, qp, st, false);
 	smx_req_set_deadline(dev, qp, st, UINT64_MAX);
 	smx_req_wake(dev, qp, st);
 }
 
+/* Does the stream wait for a receive of rq, or of srq? */
+static bool waits_for(const struct smx_dev *dev, const struct smx_qp *qp, const struct smx_requester *st,
+		      const struct smx_qp *rq, const struct smx_srq *srq)
+{
+	uint32_t qpn = qp->attr.type == SMX_QP_DCI ?
+		from_be32(st->peer.dqp_dct) & 0xffffff : qp->cur.dest_qp_num;
+	const struct smx_qp *peer = st->rnr_wait ? smx_qp_find(dev, qpn) : NULL;
+
+	if (!peer)
+		return false;
+	/* An XRC request names its SRQ; any posted one may be it. */
+	return peer == rq || (srq && (peer->attr.srq == srq || peer->attr.type == SMX_QP_XRC_TGT));
+}
+
+static void end_waits(struct smx_dev *dev, struct smx_qp *qp, const struct smx_qp *rq, const struct smx_srq *srq)
+{
+	for (uint32_t i = 0; i < smx_req_stream_count(qp); i++) {
+		struct smx_requester *st = &qp->req[i];
+
+		if (!waits_for(dev, qp, st, rq, srq))
+			continue;
+		/* The program's doing, not a failed retry. */
+		if (qp->cur.rnr_retry != SMX_RETRY_FOREVER && st->rnr_retries < qp->cur.rnr_retry)
+			st->rnr_retries++;
+		smx_req_end_rnr_wait(dev, qp, st);
+	}
+}
+
 void smx_req_receive_posted(struct smx_dev *dev, const struct smx_qp *rq, const struct smx_srq *srq)
 {
-	struct smx_qp *qp, *next;
+	struct smx_link *next;
 
-	if (!dev->rnr_waiting)
+	/* A queue of its own is one that answers to one peer. */
+	if (rq) {
+		struct smx_qp *qp = smx_qp_find(dev, rq->cur.dest_qp_num);
+
+		if (qp && qp->rnr_streams)
+			end_waits(dev, qp, rq, NULL);
 		return;
-	for (qp = dev->timers; qp; qp = next) {
-		next = qp->timer_next;
-		for (uint32_t i = 0; i < smx_req_stream_count(qp); i++) {
-			struct smx_requester *st = &qp->req[i];
-			const struct smx_qp *peer;
-			uint32_t qpn = qp->attr.type == SMX_QP_DCI ?
-				from_be32(st->peer.dqp_dct) & 0xffffff : qp->cur.dest_qp_num;
-
-			if (!st->rnr_wait)
-				continue;
-			peer = smx_qp_find(dev, qpn);
-			/* An XRC request names its SRQ; any posted one may be it. */
-			if (!peer || (peer != rq && !(srq && (peer->attr.srq == srq ||
-							      peer->attr.type == SMX_QP_XRC_TGT))))
-				continue;
-			/* The program's doing, not a failed retry. */
-			if (qp->cur.rnr_retry != SMX_RETRY_FOREVER &&
-			    st->rnr_retries < qp->cur.rnr_retry)
-				st->rnr_retries++;
-			smx_req_end_rnr_wait(dev, qp, st);
-		}
+	}
+	for (struct smx_link *l = dev->rnr; l; l = next) {
+		next = l->next;
+		end_waits(dev, container_of(l, struct smx_qp, rnr), NULL, srq);
 	}
 }
 
@@ -318,8 +333,7 @@ static void receive_rnr(struct smx_dev *dev, struct smx_qp *qp, struct smx_reque
 	if (qp->cur.rnr_retry != SMX_RETRY_FOREVER)
 		st->rnr_retries--;
 	smx_req_seek(qp, st, f->psn);
-	st->rnr_wait = true;
-	dev->rnr_waiting++;
+	smx_req_set_rnr_wait(dev, qp, st, true);
 	smx_req_set_deadline(dev, qp, st, smx_now(dev) + wait);
 }
 

@@ -528,16 +528,6 @@ static enum step send_next(struct smx_dev *dev, struct smx_qp *qp, struct smx_re
 
 /* ------------------------------------------------------------------ streams and queue pairs */
 
-/* The port says when there is some: smx_xport_room(). */
-static void wait_for_room(struct smx_dev *dev, struct smx_qp *qp)
-{
-	if (qp->blocked)
-		return;
-	qp->blocked = true;
-	qp->blocked_next = dev->blocked;
-	dev->blocked = qp;
-}
-
 enum run { RUN_OUT, RUN_YIELD, RUN_LATER };
 
 /* Runs the stream while its next WQE was posted before `until`, where another stream's starts. RETURN
@@ -572,7 +562,7 @@ static enum run run_stream(struct smx_dev *dev, struct smx_qp *qp, struct smx_re
 		}
 		if (step == STEP_FULL) {
 			run = RUN_LATER;
-			wait_for_room(dev, qp);
+			smx_req_set_blocked(dev, qp, true);	/* until smx_xport_room() */
 			break;
 		}
 	}
@@ -634,7 +624,7 @@ bool smx_req_run(struct smx_dev *dev, struct smx_qp *qp)
 	}
 	if (!qp->req)
 		return false;
-	smx_req_leave_blocked(dev, qp);
+	smx_req_set_blocked(dev, qp, false);
 	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE) {
 		smx_req_flush_all(dev, qp, false);
 		return false;
@@ -662,7 +652,7 @@ bool smx_req_run(struct smx_dev *dev, struct smx_qp *qp)
 	}
 	if (qp->sqd != SMX_SQD_NONE)
 		smx_req_check_drained(dev, qp);
-	return qp->active != NULL && !qp->blocked;
+	return qp->active != NULL && !smx_is_listed(&qp->blocked);
 }
 
 void smx_req_seek(struct smx_qp *qp, struct smx_requester *st, uint32_t psn)

@@ -33,6 +33,21 @@ static uint32_t own_mtu(const struct smx_qp *qp)
 
 /* Creation and states */
 
+/* Which queue an XRC target receives from, each request says. */
+static uint32_t recv_room(const struct smx_qp *qp)
+{
+	uint32_t room = smx_recv_room(qp->attr.srq ? qp->attr.srq->attr.stride_bytes : qp->rq.stride_bytes);
+
+	if (qp->attr.type == SMX_QP_XRC_TGT)
+		return SMX_RECV_SGE_MAX;
+	return room ? room : 1;
+}
+
+struct smx_resp_ctx *smx_resp_ctx_new(const struct smx_qp *qp)
+{
+	return calloc(1, sizeof(struct smx_resp_ctx) + recv_room(qp) * sizeof(struct smx_sge));
+}
+
 int smx_resp_create(struct smx_dev *dev, struct smx_qp *qp)
 {
 	(void)dev;
@@ -43,7 +58,7 @@ int smx_resp_create(struct smx_dev *dev, struct smx_qp *qp)
 		return ENOMEM;
 	if (qp->attr.type == SMX_QP_DCT)
 		return 0;
-	qp->resp->one = calloc(1, sizeof(*qp->resp->one));
+	qp->resp->one = smx_resp_ctx_new(qp);
 	if (!qp->resp->one) {
 		smx_resp_destroy(qp);
 		return ENOMEM;

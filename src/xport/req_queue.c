@@ -77,28 +77,30 @@ static void leave_ready_list(struct smx_dev *dev, struct smx_qp *qp)
 	qp->ready = false;
 }
 
-static void leave_watch_list(struct smx_dev *dev, struct smx_qp *qp)
+void smx_req_set_blocked(struct smx_dev *dev, struct smx_qp *qp, bool blocked)
 {
-	struct smx_qp **at = &dev->watched;
-
-	if (!qp->watched)
+	if (smx_is_listed(&qp->blocked) == blocked)
 		return;
-	while (*at != qp)
-		at = &(*at)->watch_next;
-	*at = qp->watch_next;
-	qp->watched = false;
+	dev->blocked_count += blocked ? 1 : -1u;
+	if (blocked)
+		smx_list_add(&dev->blocked, &qp->blocked);
+	else
+		smx_list_remove(&qp->blocked);
 }
 
-void smx_req_leave_blocked(struct smx_dev *dev, struct smx_qp *qp)
+void smx_req_set_rnr_wait(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st, bool waits)
 {
-	struct smx_qp **at = &dev->blocked;
-
-	if (!qp->blocked)
+	if (st->rnr_wait == waits)
 		return;
-	while (*at != qp)
-		at = &(*at)->blocked_next;
-	*at = qp->blocked_next;
-	qp->blocked = false;
+	assert(waits || (dev->rnr_waiting && qp->rnr_streams));
+	st->rnr_wait = waits;
+	dev->rnr_waiting += waits ? 1 : -1u;
+	if (waits ? !qp->rnr_streams++ : !--qp->rnr_streams) {
+		if (waits)
+			smx_list_add(&dev->rnr, &qp->rnr);
+		else
+			smx_list_remove(&qp->rnr);
+	}
 }
 
 void smx_req_destroy(struct smx_qp *qp)
@@ -109,8 +111,9 @@ void smx_req_destroy(struct smx_qp *qp)
 		smx_req_reset(qp);
 	if (dev) {
 		leave_ready_list(dev, qp);
-		leave_watch_list(dev, qp);
-		smx_req_leave_blocked(dev, qp);
+		if (smx_is_listed(&qp->watched))
+			smx_list_remove(&qp->watched);
+		smx_req_set_blocked(dev, qp, false);
 		smx_timer_clear(dev, qp);
 	}
 	free(qp->req);
@@ -130,11 +133,7 @@ void smx_req_recall(const struct smx_qp *qp, const struct smx_requester *st)
 
 void smx_req_stop_stream(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st)
 {
-	if (st->rnr_wait) {
-		assert(dev->rnr_waiting > 0);
-		dev->rnr_waiting--;
-		st->rnr_wait = false;
-	}
+	smx_req_set_rnr_wait(dev, qp, st, false);
 	smx_req_set_deadline(dev, qp, st, UINT64_MAX);
 	st->failing = SMX_CHECK_NONE;
 	st->stalled = false;

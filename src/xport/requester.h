@@ -155,8 +155,10 @@ bool smx_req_refetch(struct smx_dev *dev, struct smx_qp *qp, uint32_t at, struct
 bool smx_sq_read_doorbell(struct smx_dev *dev, struct smx_qp *qp);
 /* Cuts what was rung into WQEs and gives each to its stream. */
 void smx_sq_assign(struct smx_dev *dev, struct smx_qp *qp);
-/* Takes qp off dev->blocked, if it is there. */
-void smx_req_leave_blocked(struct smx_dev *dev, struct smx_qp *qp);
+/* The queue pair waits for room at the port from now on, or no longer. */
+void smx_req_set_blocked(struct smx_dev *dev, struct smx_qp *qp, bool blocked);
+/* The stream waits for the peer's receive from now on, or no longer. */
+void smx_req_set_rnr_wait(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st, bool waits);
 /* Takes the oldest WQE out of the stream's list, completed. */
 void smx_sq_retire(struct smx_qp *qp, struct smx_requester *st);
 

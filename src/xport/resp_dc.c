@@ -13,17 +13,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct smx_resp_ctx **bucket_of(struct smx_responder *r, const struct smx_frame *f)
+static uint32_t bucket_at(uint32_t src_qpn, uint16_t stream)
 {
-	uint32_t h = (f->src_qpn ^ (uint32_t)f->dc_stream << 12) * 0x9e3779b1u;
+	return ((src_qpn ^ (uint32_t)stream << 12) * 0x9e3779b1u) >> 26;
+}
 
-	return &r->bucket[h >> 26];
+/* RETURN NULL where there is no source at all. */
+static struct smx_resp_ctx **bucket_of(const struct smx_responder *r, const struct smx_frame *f)
+{
+	return r->bucket ? &r->bucket[bucket_at(f->src_qpn, f->dc_stream)] : NULL;
 }
 
 static bool is_source(const struct smx_resp_ctx *c, const struct smx_frame *f)
 {
 	return c->src_qpn == f->src_qpn && c->stream == f->dc_stream &&
 	       !memcmp(c->src_gid, f->sgid, sizeof(c->src_gid));
+}
+
+/* at: what points to it. */
+static void take_out(struct smx_responder *r, struct smx_resp_ctx **at)
+{
+	struct smx_resp_ctx *c = *at;
+
+	*at = c->next;
+	r->sources--;
+	if (smx_is_listed(&c->of_dci))
+		smx_list_remove(&c->of_dci);
 }
 
 /* Takes the least recently used context out of its bucket. */
@@ -42,8 +57,7 @@ static struct smx_resp_ctx *evict(struct smx_dev *dev, struct smx_qp *dct)
 	if (!oldest)
 		return NULL;
 	c = *oldest;
-	*oldest = c->next;
-	r->sources--;
+	take_out(r, oldest);
 	smx_resp_abort(dev, dct, c, SMX_CHECK_RECV_ABORTED);
 	return c;
 }
@@ -53,15 +67,24 @@ static struct smx_resp_ctx *new_source(struct smx_dev *dev, struct smx_qp *dct,
 				       const struct smx_frame *f)
 {
 	struct smx_responder *r = dct->resp;
-	struct smx_resp_ctx **bucket = bucket_of(r, f);
-	struct smx_resp_ctx *c = NULL;
+	struct smx_resp_ctx **bucket, *c = NULL;
+	struct smx_qp *dci;
 
+	if (!r->bucket)
+		r->bucket = calloc(SMX_RESP_DC_BUCKETS, sizeof(struct smx_resp_ctx *));
+	if (!r->bucket)
+		return NULL;
+	bucket = bucket_of(r, f);
 	if (r->sources < SMX_RESP_DC_SOURCES)
-		c = calloc(1, sizeof(*c));
+		c = smx_resp_ctx_new(dct);
 	if (!c)
 		c = evict(dev, dct);
 	if (!c)
 		return NULL;
+	dci = smx_qp_find(dev, f->src_qpn);
+	if (dci)
+		smx_list_add(&dci->dc_contexts, &c->of_dci);
+	c->dct = dct;
 	c->src_qpn = f->src_qpn;
 	c->stream = f->dc_stream;
 	memcpy(c->src_gid, f->sgid, sizeof(c->src_gid));
@@ -109,7 +132,7 @@ struct smx_resp_ctx *smx_resp_dc_find(struct smx_dev *dev, struct smx_qp *dct,
 				      const struct smx_frame *f)
 {
 	struct smx_responder *r = dct->resp;
-	struct smx_resp_ctx *c = *bucket_of(r, f);
+	struct smx_resp_ctx **bucket = bucket_of(r, f), *c = bucket ? *bucket : NULL;
 
 	assert(dct->attr.type == SMX_QP_DCT);
 	while (c && !is_source(c, f))
@@ -128,50 +151,30 @@ struct smx_resp_ctx *smx_resp_dc_find(struct smx_dev *dev, struct smx_qp *dct,
 	return c;
 }
 
-struct forget {
-	struct smx_dev *dev;
-	uint32_t src_qpn;
-};
-
-static void forget_at(void *obj, void *arg)
+void smx_resp_dc_forget_source(struct smx_dev *dev, struct smx_qp *dci)
 {
-	struct forget *forget = arg;
-	struct smx_qp *dct = obj;
+	while (dci->dc_contexts) {
+		struct smx_resp_ctx *c = container_of(dci->dc_contexts, struct smx_resp_ctx, of_dci);
+		struct smx_resp_ctx **at = &c->dct->resp->bucket[bucket_at(c->src_qpn, c->stream)];
 
-	if (obj == &forget->dev->reserved_qp || dct->attr.type != SMX_QP_DCT)
-		return;
-	for (size_t i = 0; i < SMX_RESP_DC_BUCKETS; i++) {
-		struct smx_resp_ctx **at = &dct->resp->bucket[i];
-
-		while (*at) {
-			struct smx_resp_ctx *c = *at;
-
-			if (c->src_qpn != forget->src_qpn) {
-				at = &c->next;
-				continue;
-			}
-			*at = c->next;
-			dct->resp->sources--;
-			smx_resp_abort(forget->dev, dct, c, SMX_CHECK_RECV_ABORTED);
-			free(c);
-		}
+		while (*at != c)
+			at = &(*at)->next;
+		take_out(c->dct->resp, at);
+		smx_resp_abort(dev, c->dct, c, SMX_CHECK_RECV_ABORTED);
+		free(c);
 	}
-}
-
-void smx_resp_dc_forget_source(struct smx_dev *dev, uint32_t src_qpn)
-{
-	smx_idmap_each(&dev->qps, forget_at, &(struct forget){ .dev = dev, .src_qpn = src_qpn });
 }
 
 void smx_resp_dc_forget(struct smx_responder *r)
 {
-	for (size_t i = 0; i < SMX_RESP_DC_BUCKETS; i++) {
+	for (size_t i = 0; r->bucket && i < SMX_RESP_DC_BUCKETS; i++) {
 		while (r->bucket[i]) {
 			struct smx_resp_ctx *c = r->bucket[i];
 
-			r->bucket[i] = c->next;
+			take_out(r, &r->bucket[i]);
 			free(c);
 		}
 	}
-	r->sources = 0;
+	free(r->bucket);
+	r->bucket = NULL;
 }

@@ -160,7 +160,7 @@ void smx_resp_flush(struct smx_dev *dev, struct smx_qp *qp)
 							   : SMX_CHECK_FLUSH_BEHIND);
 	if (qp->rq.wqe_count) {
 		flush_queue(dev, qp, r->one);
-		dev->watched_err |= qp->watched;
+		dev->watched_err |= smx_is_listed(&qp->watched);
 	}
 	if (qp->attr.srq && !r->flushed && dev->attr.env.async_event)
 		dev->attr.env.async_event(IBV_EVENT_QP_LAST_WQE_REACHED, qp->attr.cookie,

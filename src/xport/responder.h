@@ -60,7 +60,6 @@ struct smx_resp_ctx {
 	struct smx_walk walk;		/* of recv, behind what is stored */
 	struct smx_frame ack;		/* a positive acknowledgement, but for psn and msn */
 	struct smx_resp_replay replay[SMX_RESP_REPLAYS];
-	struct smx_recv recv;
 	struct {
 		uint8_t state;		/* enum smx_resp_tag */
 		uint16_t index;
@@ -69,15 +68,18 @@ struct smx_resp_ctx {
 	} tag;
 	/* DC */
 	struct smx_resp_ctx *next;	/* of its bucket */
+	struct smx_link of_dci;		/* the source's contexts, at all targets, where it is of this device */
+	struct smx_qp *dct;
 	uint32_t src_qpn, nonce;
 	uint16_t stream;
 	uint8_t src_gid[16];
 	uint64_t used;			/* stamp of the last frame */
+	struct smx_recv recv;		/* last: its list is as long as the queue pair's receives can be */
 };
 
 struct smx_responder {
 	struct smx_resp_ctx *one;	/* all but DC */
-	struct smx_resp_ctx *bucket[SMX_RESP_DC_BUCKETS];
+	struct smx_resp_ctx **bucket;	/* DC: SMX_RESP_DC_BUCKETS of them, made when the first source comes */
 	uint32_t sources;		/* DC: in the buckets */
 	uint64_t stamp;
 	uint64_t dropped;		/* frames that ended here without an answer */
@@ -104,6 +106,7 @@ static inline bool smx_resp_reliable(const struct smx_resp_work *w)
 }
 
 /* rc_resp.c */
+struct smx_resp_ctx *smx_resp_ctx_new(const struct smx_qp *qp);	/* NULL: no memory */
 void smx_resp_ctx_init(const struct smx_qp *qp, struct smx_resp_ctx *c, uint32_t epsn);
 void smx_resp_path(struct smx_qp *qp);	/* the queue pair's path changed: answers take the new one */
 /* The first n packets are done: sequence numbers move on. */
@@ -163,7 +166,7 @@ bool smx_resp_tag_forget(struct smx_qp *qp, struct smx_resp_ctx *c);
  * to be dropped. */
 struct smx_resp_ctx *smx_resp_dc_find(struct smx_dev *dev, struct smx_qp *dct, const struct smx_frame *f);
 void smx_resp_dc_forget(struct smx_responder *r);
-/* A DCI of this device was reset: its sequence numbers start again, at every target. */
-void smx_resp_dc_forget_source(struct smx_dev *dev, uint32_t src_qpn);
+/* A DCI of this device was reset, or goes: its sequence numbers start again, at every target. */
+void smx_resp_dc_forget_source(struct smx_dev *dev, struct smx_qp *dci);
 
 #endif

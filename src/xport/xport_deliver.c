@@ -3,6 +3,7 @@
  *
  * One that is not there, or not in a state to receive, gives no answer at all: that is how a
  * requester on a real network finds out, by timeout. */
+#include "xport/requester.h"
 #include "xport/responder.h"
 
 #include <assert.h>
@@ -80,12 +81,11 @@ void smx_xport_deliver(void *arg, struct smx_frame *f)
 void smx_xport_room(void *arg)
 {
 	struct smx_dev *dev = arg;
-	struct smx_qp *qp, *next;
 
-	for (qp = dev->blocked; qp; qp = next) {
-		next = qp->blocked_next;
-		qp->blocked = false;
+	while (dev->blocked) {
+		struct smx_qp *qp = container_of(dev->blocked, struct smx_qp, blocked);
+
+		smx_req_set_blocked(dev, qp, false);
 		smx_req_kick(dev, qp);
 	}
-	dev->blocked = NULL;
 }

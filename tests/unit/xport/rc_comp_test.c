@@ -230,7 +230,7 @@ static void progress_gives_the_retries_back_and_starts_the_wait_anew(void **stat
 	bed_ack(b, q, 109);
 	assert_int_equal(bed_cqes(b), 10);
 	assert_int_equal(bed_turn(b), UINT64_MAX);	/* nothing outstanding: nothing to wait for */
-	assert_null(b->dev->timers);
+	assert_int_equal(b->dev->timers, 0);
 	bed_qp_free(b, q);
 	bed_free(b);
 }
@@ -354,6 +354,7 @@ static void a_posted_receive_ends_the_wait_of_its_peer_only(void **state)
 
 	(void)state;
 	q->qp.cur.dest_qp_num = peer->qp.qpn;
+	peer->qp.cur.dest_qp_num = q->qp.qpn;
 	bed_send(b, q, 8);
 	bed_turn(b);
 	for (int i = 0; i < 10; i++) {	/* more often than there are retries: rings do not count */

@@ -156,24 +156,25 @@ static void connects_right_behind_a_refusal(void **state)
 static void knows_a_copy_from_a_connect(void **state)
 {
 	struct rig *r = open_dct();
+	struct smx_qp *dci = rig_add_qp(r, &(struct smx_qp_attr){ .type = SMX_QP_DCI });
 
 	(void)state;
-	rig_deliver(r, dc_frame(r, SMX_FRAME_WRITE, 8, 1, 0, 500, true));
-	rig_deliver(r, dc_frame(r, SMX_FRAME_WRITE, 8, 1, 0, 501, false));
+	rig_deliver(r, dc_frame(r, SMX_FRAME_WRITE, 8, dci->qpn, 0, 500, true));
+	rig_deliver(r, dc_frame(r, SMX_FRAME_WRITE, 8, dci->qpn, 0, 501, false));
 	memset(r->mem, 0, 8);
 	/* A late copy of the first frame: answered, not executed. */
-	rig_deliver(r, dc_frame(r, SMX_FRAME_WRITE, 8, 1, 0, 500, true));
-	expect(r, 3, 1, 0, 501);
+	rig_deliver(r, dc_frame(r, SMX_FRAME_WRITE, 8, dci->qpn, 0, 500, true));
+	expect(r, 3, dci->qpn, 0, 501);
 	rig_expect_written(r, 0, 0);
 	/* Back from another target: the numbers between went there. */
-	rig_deliver(r, dc_frame(r, SMX_FRAME_WRITE, 8, 1, 0, 600, true));
-	expect(r, 4, 1, 0, 600);
+	rig_deliver(r, dc_frame(r, SMX_FRAME_WRITE, 8, dci->qpn, 0, 600, true));
+	expect(r, 4, dci->qpn, 0, 600);
 	rig_expect_written(r, 0, 8);
 	/* The DCI was reset: its numbers may start anywhere. */
-	smx_resp_dc_forget_source(r->dev, 1);
+	smx_resp_dc_forget_source(r->dev, dci);
 	memset(r->mem, 0, 8);
-	rig_deliver(r, dc_frame(r, SMX_FRAME_WRITE, 8, 1, 0, 500, true));
-	expect(r, 5, 1, 0, 500);
+	rig_deliver(r, dc_frame(r, SMX_FRAME_WRITE, 8, dci->qpn, 0, 500, true));
+	expect(r, 5, dci->qpn, 0, 500);
 	rig_expect_written(r, 0, 8);
 	rig_close(r);
 }

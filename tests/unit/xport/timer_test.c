@@ -24,7 +24,7 @@ static void fire(struct smx_dev *d, struct smx_qp *qp)
 	unsigned int i = (unsigned int)(qp - qps);
 
 	assert_ptr_equal(d, &dev);
-	assert_null(qp->timer_link);
+	assert_false(smx_is_listed(&qp->timer));
 	assert_true(qp->deadline_ns == UINT64_MAX);
 	fired[i]++;
 	fired_count++;
@@ -111,25 +111,25 @@ static void firing_may_take_others_off(void **state)
 	assert_int_equal(smx_timer_next(&dev), UINT64_MAX);
 }
 
-static void random_deadlines(void **state)
+/* Deadlines up to range_ns ahead, of which some are many rounds of the ring of slots away. */
+static void random_deadlines_within(uint64_t range_ns)
 {
 	struct smx_prng prng = { 1 };
 	uint64_t want[QPS], now = 0;
 
-	(void)state;
 	memset(want, 0xff, sizeof(want));
 	for (int step = 0; step < 20000; step++) {
 		unsigned int i = (unsigned int)smx_prng_below(&prng, QPS), expect = 0;
 		uint64_t earliest = UINT64_MAX;
 
 		if (smx_prng_below(&prng, 4)) {
-			want[i] = now + 1 + smx_prng_below(&prng, 1000);
+			want[i] = now + 1 + smx_prng_below(&prng, range_ns);
 			smx_timer_set(&dev, &qps[i], want[i]);
 		} else {
 			want[i] = UINT64_MAX;
 			smx_timer_clear(&dev, &qps[i]);
 		}
-		now += smx_prng_below(&prng, 100);
+		now += smx_prng_below(&prng, range_ns / 10);
 		fired_count = 0;
 		smx_timer_run(&dev, now, fire);
 		for (i = 0; i < QPS; i++) {
@@ -149,6 +149,24 @@ static void random_deadlines(void **state)
 	}
 }
 
+static void random_deadlines(void **state)
+{
+	(void)state;
+	random_deadlines_within(1000);
+}
+
+static void random_deadlines_of_many_slots(void **state)
+{
+	(void)state;
+	random_deadlines_within(UINT64_C(20) << SMX_TIMER_TICK_BITS);
+}
+
+static void random_deadlines_of_many_rounds(void **state)
+{
+	(void)state;
+	random_deadlines_within((uint64_t)5 * SMX_TIMER_SLOTS << SMX_TIMER_TICK_BITS);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -157,6 +175,8 @@ int main(void)
 		cmocka_unit_test_setup(firing_may_set_a_deadline_that_has_passed_already, setup),
 		cmocka_unit_test_setup(firing_may_take_others_off, setup),
 		cmocka_unit_test_setup(random_deadlines, setup),
+		cmocka_unit_test_setup(random_deadlines_of_many_slots, setup),
+		cmocka_unit_test_setup(random_deadlines_of_many_rounds, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
