@@ -32,11 +32,31 @@ void smx_idmap_fini(struct smx_idmap *map)
 
 static void **slot_at(struct smx_idmap *map, uint32_t off)
 {
-	void ***leaf = &map->leaf[off >> SMX_IDMAP_LEAF_BITS];
+	struct smx_idmap_leaf **leaf = &map->leaf[off >> SMX_IDMAP_LEAF_BITS];
 
 	if (!*leaf)
-		*leaf = calloc(LEAF_LEN, sizeof(**leaf));
-	return *leaf ? &(*leaf)[off & (LEAF_LEN - 1)] : NULL;
+		*leaf = calloc(1, sizeof(**leaf));
+	return *leaf ? &(*leaf)->slot[off & (LEAF_LEN - 1)] : NULL;
+}
+
+static void drop_if_empty(struct smx_idmap *map, uint32_t at)
+{
+	if (!map->leaf[at] || map->leaf[at]->used)
+		return;
+	free(map->leaf[at]);
+	map->leaf[at] = NULL;
+}
+
+static void fill(struct smx_idmap *map, uint32_t off, void **slot, void *obj)
+{
+	uint32_t at = off >> SMX_IDMAP_LEAF_BITS, before = map->newest >> SMX_IDMAP_LEAF_BITS;
+
+	*slot = obj;
+	map->used++;
+	map->leaf[at]->used++;
+	map->newest = off;
+	if (before != at)
+		drop_if_empty(map, before);
 }
 
 int smx_idmap_add(struct smx_idmap *map, void *obj, uint32_t *id)
@@ -54,8 +74,7 @@ int smx_idmap_add(struct smx_idmap *map, void *obj, uint32_t *id)
 		map->next = off + 1 == map->capacity ? 0 : off + 1;
 		if (*slot)
 			continue;
-		*slot = obj;
-		map->used++;
+		fill(map, off, slot, obj);
 		*id = map->base + off;
 		return 0;
 	}
@@ -75,20 +94,22 @@ int smx_idmap_add_at(struct smx_idmap *map, uint32_t id, void *obj)
 		return ENOMEM;
 	if (*slot)
 		return EBUSY;
-	*slot = obj;
-	map->used++;
+	fill(map, off, slot, obj);
 	return 0;
 }
 
 void *smx_idmap_remove(struct smx_idmap *map, uint32_t id)
 {
 	void *obj = smx_idmap_get(map, id);
-	uint32_t off = id - map->base;
+	uint32_t off = id - map->base, at = off >> SMX_IDMAP_LEAF_BITS;
 
 	if (!obj)
 		return NULL;
-	map->leaf[off >> SMX_IDMAP_LEAF_BITS][off & (LEAF_LEN - 1)] = NULL;
+	map->leaf[at]->slot[off & (LEAF_LEN - 1)] = NULL;
 	map->used--;
+	map->leaf[at]->used--;
+	if (at != map->newest >> SMX_IDMAP_LEAF_BITS)
+		drop_if_empty(map, at);
 	return obj;
 }
 
@@ -96,8 +117,8 @@ void smx_idmap_each(struct smx_idmap *map, void (*fn)(void *obj, void *arg), voi
 {
 	for (uint32_t i = 0; i < map->capacity >> SMX_IDMAP_LEAF_BITS; i++) {
 		for (uint32_t j = 0; map->leaf[i] && j < LEAF_LEN; j++) {
-			if (map->leaf[i][j])
-				fn(map->leaf[i][j], arg);
+			if (map->leaf[i]->slot[j])
+				fn(map->leaf[i]->slot[j], arg);
 		}
 	}
 }

@@ -3,7 +3,8 @@
  *
  * Numbers are handed out from a window [base, base + capacity) in rising order and reused only after
  * the window was walked round once, so a stale number rarely names a new object. Look-up is two
- * dependent loads, whatever the number of entries. Callers serialise. */
+ * dependent loads, whatever the number of entries, and memory is that of the numbers in use: the window is cut into
+ * leaves, which go with the last number of theirs. Callers serialise. */
 #ifndef SMX_IDMAP_H
 #define SMX_IDMAP_H
 
@@ -18,8 +19,11 @@ struct smx_idmap {
 	uint32_t next;		/* offset at which the search for a free one starts */
 	uint32_t used;
 	uint32_t max;		/* how many may be in use; capacity, until the owner sets less */
-	void ***leaf;		/* capacity >> SMX_IDMAP_LEAF_BITS leaves, made when first needed */
+	uint32_t newest;	/* offset that was given last: its leaf stays, empty or not */
+	struct smx_idmap_leaf **leaf;	/* capacity >> SMX_IDMAP_LEAF_BITS, NULL where nothing is stored */
 };
+
+struct smx_idmap_leaf { uint32_t used; void *slot[1 << SMX_IDMAP_LEAF_BITS]; };
 
 /* RETURN 0, or ENOMEM. capacity is rounded up to a whole leaf. */
 int smx_idmap_init(struct smx_idmap *map, uint32_t base, uint32_t capacity);
@@ -38,12 +42,12 @@ void *smx_idmap_remove(struct smx_idmap *map, uint32_t id);
 static inline void *smx_idmap_get(const struct smx_idmap *map, uint32_t id)
 {
 	uint32_t off = id - map->base;
-	void **leaf;
+	const struct smx_idmap_leaf *leaf;
 
 	if (off >= map->capacity)
 		return NULL;
 	leaf = map->leaf[off >> SMX_IDMAP_LEAF_BITS];
-	return leaf ? leaf[off & ((1u << SMX_IDMAP_LEAF_BITS) - 1)] : NULL;
+	return leaf ? leaf->slot[off & ((1u << SMX_IDMAP_LEAF_BITS) - 1)] : NULL;
 }
 
 /* Puts another object under a number that is in use. */
@@ -51,7 +55,7 @@ static inline void smx_idmap_replace(struct smx_idmap *map, uint32_t id, void *o
 {
 	uint32_t off = id - map->base;
 
-	map->leaf[off >> SMX_IDMAP_LEAF_BITS][off & ((1u << SMX_IDMAP_LEAF_BITS) - 1)] = obj;
+	map->leaf[off >> SMX_IDMAP_LEAF_BITS]->slot[off & ((1u << SMX_IDMAP_LEAF_BITS) - 1)] = obj;
 }
 
 /* Calls fn for each entry in rising order; fn may remove the entry it is given. */

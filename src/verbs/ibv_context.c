@@ -145,9 +145,6 @@ static void unmake(struct smx_ctx *ctx)
 		close(ctx->v.context.cmd_fd);
 	smx_uar_page_unmap(&ctx->own_uar);
 	smx_uar_page_unmap(&ctx->given_uar);
-	smx_dv_table_fini(&ctx->qps);
-	smx_dv_table_fini(&ctx->srqs);
-	pthread_mutex_destroy(&ctx->lock);
 	pthread_mutex_destroy(&ctx->v.context.mutex);
 	free(ctx);
 }
@@ -175,7 +172,6 @@ static struct ibv_context *open_context(struct ibv_device *device, int cmd_fd, b
 	ctx->imported = imported;
 	ctx->device_off = !strcmp(smx_setting_text(SMX_SET_DEVICE), "off");
 	ctx->single_threaded = single && !strcmp(single, "1");
-	pthread_mutex_init(&ctx->lock, NULL);
 	pthread_mutex_init(&ctx->v.context.mutex, NULL);
 	err = identify(cmd_fd, ctx->id);
 	if (!err)

@@ -6,6 +6,7 @@
 
 #include "base/bits.h"
 #include "verbs/event_queue.h"
+#include "verbs/handles.h"
 #include "verbs/ibv_device.h"
 #include "verbs/objects.h"
 
@@ -189,8 +190,8 @@ static void fill_driver(struct smx_vcq *vcq, struct ibv_context *context,
 
 	vcq->dv.uar = ctx->own_uar.base;
 	vcq->dv.wc_flags = attr->wc_flags;
-	vcq->dv.qps = &ctx->qps;
-	vcq->dv.srqs = &ctx->srqs;
+	vcq->dv.qps = &smx_qp_table;
+	vcq->dv.srqs = &smx_srq_table;
 	vcq->dv.lock.needed = !single && !ctx->single_threaded && !(vcq->parent && vcq->parent->td);
 	vcq->dv.wallclock_ns = wallclock_ns;
 	vcq->dv.idle = ctx->device_off ? NULL : idle;
@@ -199,24 +200,24 @@ static void fill_driver(struct smx_vcq *vcq, struct ibv_context *context,
 
 static int make_memory(struct smx_vcq *vcq, uint32_t cqe_count)
 {
-	vcq->buf_bytes = (size_t)cqe_count * vcq->cqe_bytes;
-	vcq->buf = smx_queue_alloc_in(vcq->dv.ex.context, vcq->parent, vcq->buf_bytes,
-				      MLX5DV_RES_TYPE_CQ);
-	vcq->dbrec_mem = vcq->buf ? smx_queue_alloc(vcq->parent, 8, MLX5DV_RES_TYPE_DBR) : NULL;
-	if (!vcq->dbrec_mem)
+	struct ibv_context *context = vcq->dv.ex.context;
+
+	if (!smx_queue_mem_get(&vcq->ring_mem, context, vcq->parent, (size_t)cqe_count * vcq->cqe_bytes,
+			       MLX5DV_RES_TYPE_CQ) ||
+	    !smx_queue_mem_get(&vcq->dbrec_mem, context, vcq->parent, 8, MLX5DV_RES_TYPE_DBR))
 		return ENOMEM;
-	smx_dv_cq_init_buf(vcq->buf, cqe_count, vcq->cqe_bytes);
-	vcq->dv.buf = vcq->buf;
+	smx_dv_cq_init_buf(vcq->ring_mem.at, cqe_count, vcq->cqe_bytes);
+	vcq->dv.buf = vcq->ring_mem.at;
 	vcq->dv.cqe_count = cqe_count;
 	vcq->dv.cqe_bytes = vcq->cqe_bytes;
-	vcq->dv.dbrec = vcq->dbrec_mem;
+	vcq->dv.dbrec = vcq->dbrec_mem.at;
 	return 0;
 }
 
 static void release(struct smx_vcq *vcq)
 {
-	smx_queue_free(vcq->parent, vcq->buf, vcq->buf_bytes, MLX5DV_RES_TYPE_CQ);
-	smx_queue_free(vcq->parent, vcq->dbrec_mem, 8, MLX5DV_RES_TYPE_DBR);
+	smx_queue_mem_put(&vcq->ring_mem);
+	smx_queue_mem_put(&vcq->dbrec_mem);
 	free(vcq);
 }
 
@@ -224,10 +225,10 @@ static int make_device_cq(struct smx_vcq *vcq, const struct ibv_cq_init_attr_ex 
 			  uint32_t cqe_count)
 {
 	const struct smx_cq_attr dev_attr = {
-		.buf = vcq->buf,
+		.buf = vcq->ring_mem.at,
 		.cqe_count = cqe_count,
 		.cqe_bytes = vcq->cqe_bytes,
-		.dbrec = vcq->dbrec_mem,
+		.dbrec = vcq->dbrec_mem.at,
 		.ignore_overrun = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
 				  (attr->flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN),
 		.cookie = vcq,
@@ -310,25 +311,24 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
 
 static int resize_locked(struct smx_vcq *vcq, uint32_t cqe_count)
 {
-	size_t bytes = (size_t)cqe_count * vcq->cqe_bytes;
-	void *buf = smx_queue_alloc_in(vcq->dv.ex.context, vcq->parent, bytes, MLX5DV_RES_TYPE_CQ);
+	struct smx_queue_mem mem;
 	int err;
 
-	if (!buf)
+	if (!smx_queue_mem_get(&mem, vcq->dv.ex.context, vcq->parent, (size_t)cqe_count * vcq->cqe_bytes,
+			       MLX5DV_RES_TYPE_CQ))
 		return ENOMEM;
-	smx_dv_cq_init_buf(buf, cqe_count, vcq->cqe_bytes);
+	smx_dv_cq_init_buf(mem.at, cqe_count, vcq->cqe_bytes);
 	smx_engine_lock();
-	err = smx_cmd_resize_cq(smx_engine_dev(), vcq->dev, buf, cqe_count);
+	err = smx_cmd_resize_cq(smx_engine_dev(), vcq->dev, mem.at, cqe_count);
 	if (!err)
-		smx_dv_cq_moved(&vcq->dv, buf, cqe_count);
+		smx_dv_cq_moved(&vcq->dv, mem.at, cqe_count);
 	smx_engine_unlock();
 	if (err) {
-		smx_queue_free(vcq->parent, buf, bytes, MLX5DV_RES_TYPE_CQ);
+		smx_queue_mem_put(&mem);
 		return err;
 	}
-	smx_queue_free(vcq->parent, vcq->buf, vcq->buf_bytes, MLX5DV_RES_TYPE_CQ);
-	vcq->buf = buf;
-	vcq->buf_bytes = bytes;
+	smx_queue_mem_put(&vcq->ring_mem);
+	vcq->ring_mem = mem;
 	vcq->dv.ex.cqe = (int)cqe_count - 1;
 	return 0;
 }

@@ -155,19 +155,21 @@ static struct ibv_mr *region_create(struct ibv_pd *pd, struct smx_mkey_attr *att
 	vmr->access = access;
 	vmr->start = attr->start;
 	vmr->dm = dm;
-	err = smx_handle_add(SMX_HANDLE_MR, vmr, &vmr->ibv.handle);
+	smx_engine_lock();
+	share_region(vmr, attr);
+	err = smx_cmd_create_mkey(smx_engine_dev(), attr, &vmr->dev, &key);
 	if (!err) {
-		smx_engine_lock();
-		share_region(vmr, attr);
-		err = smx_cmd_create_mkey(smx_engine_dev(), attr, &vmr->dev, &key);
+		vmr->ibv.lkey = vmr->ibv.rkey = key;
+		vmr->ibv.handle = key >> 8;
+		err = smx_handle_add_at(SMX_HANDLE_MR, vmr, vmr->ibv.handle);
 		if (err)
-			unshare_region(vmr);
-		else
-			list_region(vmr);
-		smx_engine_unlock();
-		if (err)
-			smx_handle_remove(SMX_HANDLE_MR, vmr->ibv.handle);
+			smx_cmd_destroy_mkey(smx_engine_dev(), vmr->dev);
 	}
+	if (err)
+		unshare_region(vmr);
+	else
+		list_region(vmr);
+	smx_engine_unlock();
 	if (err) {
 		free(vmr);
 		errno = err;
@@ -175,8 +177,6 @@ static struct ibv_mr *region_create(struct ibv_pd *pd, struct smx_mkey_attr *att
 	}
 	vmr->ibv.context = pd->context;
 	vmr->ibv.pd = pd;
-	vmr->ibv.lkey = key;
-	vmr->ibv.rkey = key;
 	smx_ctx_hold(pd->context);
 	return &vmr->ibv;
 }
@@ -294,13 +294,13 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 		smx_engine_lock();
 		err = smx_cmd_destroy_mkey(smx_engine_dev(), vmr->dev);
 		if (!err) {
+			smx_handle_remove(SMX_HANDLE_MR, mr->handle);	/* before another key has it */
 			unshare_region(vmr);	/* nobody reaches it any more */
 			unlist_region(vmr);
 		}
 		smx_engine_unlock();
 		if (err)
 			return err;
-		smx_handle_remove(SMX_HANDLE_MR, mr->handle);
 		if (vmr->dm)
 			__atomic_fetch_sub(&vmr->dm->users, 1, __ATOMIC_RELEASE);
 	}
@@ -462,14 +462,14 @@ struct advice {
 	void *host;
 };
 
-/* RETURN 0 to search on, -1 when the entry is fine, else an errno. */
+/* RETURN 0 when the entry is fine, else an errno. */
 static int advise_one(void *obj, void *arg)
 {
 	const struct smx_vmr *vmr = obj;
 	struct advice *a = arg;
 
 	if (vmr->ibv.lkey != a->sge->lkey)
-		return 0;
+		return ENOENT;
 	if (vmr->pdn != a->pdn)
 		return EPERM;
 	if (!(vmr->access & IBV_ACCESS_ON_DEMAND))
@@ -480,7 +480,7 @@ static int advise_one(void *obj, void *arg)
 	    a->sge->length > vmr->ibv.length - (a->sge->addr - vmr->start))
 		return EFAULT;
 	a->host = (char *)vmr->ibv.addr + (a->sge->addr - vmr->start);
-	return -1;
+	return 0;
 }
 
 static int prefetch(const struct advice *a, bool must)
@@ -515,11 +515,9 @@ static int advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32
 		int err;
 
 		a.sge = &sg_list[i];
-		err = smx_handle_search(SMX_HANDLE_MR, advise_one, &a);
-		if (err == -1)
-			err = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT
-				      ? 0
-				      : prefetch(&a, flush);
+		err = smx_handle_use(SMX_HANDLE_MR, a.sge->lkey >> 8, advise_one, &a);
+		if (!err && advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
+			err = prefetch(&a, flush);
 		if (err) {
 			smx_refuse(smx_refusals(), SMX_CHECK_OBJECT_ARG, NULL,
 				   "ibv_advise_mr of lkey 0x%x address 0x%llx length %u: %s",

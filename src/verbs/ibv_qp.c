@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "verbs/engine_share.h"
+#include "verbs/handles.h"
 
 enum { ECE_VENDOR = 0x15b3 };
 
@@ -185,7 +186,6 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 {
 	struct smx_vqp *vqp = smx_vqp_of(qp);
 	struct ibv_context *context = qp->context;
-	struct smx_ctx *ctx = smx_ctx_of(context);
 	struct smx_vpd *pd = vqp->pd;
 	bool last = !vqp->tgt || smx_xrc_tgt_leave(vqp);
 	int rc = last ? destroy_in_device(vqp) : 0;
@@ -199,10 +199,7 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 	smx_event_async_end(context, vqp, &vqp->async_events, &qp->mutex, &qp->cond,
 			    &qp->events_completed);
 
-	pthread_mutex_lock(&ctx->lock);
-	if (smx_dv_table_get(&ctx->qps, vqp->dv.qpn) == vqp)
-		smx_dv_table_set(&ctx->qps, vqp->dv.qpn, NULL);
-	pthread_mutex_unlock(&ctx->lock);
+	smx_number_clear(&smx_qp_table, vqp->dv.qpn, vqp);
 	if (vqp->tgt) {
 		smx_xrc_tgt_free(vqp);
 		return 0;

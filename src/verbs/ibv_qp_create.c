@@ -9,6 +9,7 @@
 
 #include "base/bits.h"
 #include "base/settings.h"
+#include "verbs/handles.h"
 
 static void ring_sq(struct smx_dv_qp *dv)
 {
@@ -43,19 +44,15 @@ static int make_memory(struct smx_vqp *vqp, struct smx_ctx *ctx, const struct sm
 	struct smx_dv_rq *rq = &vqp->dv.rq;
 
 	if (sz->total_bytes) {
-		vqp->buf_bytes = sz->total_bytes;
-		vqp->buf = smx_queue_alloc_in(&ctx->v.context, vqp->pd, vqp->buf_bytes,
-					      MLX5DV_RES_TYPE_QP);
-		if (!vqp->buf)
+		if (!smx_queue_mem_get(&vqp->ring_mem, &ctx->v.context, vqp->pd, sz->total_bytes,
+				       MLX5DV_RES_TYPE_QP))
 			return no_memory(sz, "no memory for the queues");
-		if (vqp->pd && vqp->pd->alloc) {
-			vqp->dbrec_mem = smx_queue_alloc(vqp->pd, sizeof(vqp->own_dbrec),
-							 MLX5DV_RES_TYPE_DBR);
-			if (!vqp->dbrec_mem)
-				return no_memory(sz, "no memory for the doorbell record");
-		}
+		if (vqp->pd && vqp->pd->alloc &&
+		    !smx_queue_mem_get(&vqp->dbrec_mem, &ctx->v.context, vqp->pd, sizeof(vqp->own_dbrec),
+				       MLX5DV_RES_TYPE_DBR))
+			return no_memory(sz, "no memory for the doorbell record");
 	}
-	vqp->dv.dbrec = vqp->dbrec_mem ? vqp->dbrec_mem : vqp->own_dbrec;
+	vqp->dv.dbrec = vqp->dbrec_mem.at ? vqp->dbrec_mem.at : vqp->own_dbrec;
 	memset(vqp->dv.dbrec, 0, 2 * sizeof(be32));
 
 	sq->bb_count = sz->sq_bb_count;
@@ -66,13 +63,13 @@ static int make_memory(struct smx_vqp *vqp, struct smx_ctx *ctx, const struct sm
 	rq->stride_bytes = sz->rq_stride_bytes;
 	rq->max_gs = sz->rq_max_gs;
 	if (sq->bb_count) {
-		sq->buf = (uint8_t *)vqp->buf + sz->sq_offset;
+		sq->buf = (uint8_t *)vqp->ring_mem.at + sz->sq_offset;
 		sq->slot = calloc(sq->bb_count, sizeof(*sq->slot));
 		if (!sq->slot)
 			return no_memory(sz, "no memory for the send queue's bookkeeping");
 	}
 	if (rq->wqe_count) {
-		rq->buf = (uint8_t *)vqp->buf + sz->rq_offset;
+		rq->buf = (uint8_t *)vqp->ring_mem.at + sz->rq_offset;
 		rq->wr_id = calloc(rq->wqe_count, sizeof(*rq->wr_id));
 		if (!rq->wr_id)
 			return no_memory(sz, "no memory for the receive queue's bookkeeping");
@@ -181,21 +178,16 @@ static int make_device_qp(struct smx_vqp *vqp, const struct smx_qp_plan *p)
 }
 
 /* The device has the queue pair: makes it known to CQ polling, counts what it holds. */
-static int publish(struct smx_vqp *vqp, struct smx_ctx *ctx, const struct smx_qp_plan *p)
+static int publish(struct smx_vqp *vqp, const struct smx_qp_plan *p)
 {
-	int rc;
+	int rc = smx_number_set(&smx_qp_table, vqp->dv.qpn, vqp);
 
-	pthread_mutex_lock(&ctx->lock);
-	rc = smx_dv_table_set(&ctx->qps, vqp->dv.qpn, vqp);
-	pthread_mutex_unlock(&ctx->lock);
 	if (!rc && p->xrcd)
 		rc = smx_xrc_tgt_add(vqp, p->xrcd->dev);
 	if (rc) {
 		smx_refuse(smx_refusals(), SMX_CHECK_NO_RESOURCES, NULL,
 			   "no memory for queue pair 0x%x", vqp->dv.qpn);
-		pthread_mutex_lock(&ctx->lock);
-		smx_dv_table_set(&ctx->qps, vqp->dv.qpn, NULL);
-		pthread_mutex_unlock(&ctx->lock);
+		smx_number_clear(&smx_qp_table, vqp->dv.qpn, vqp);
 		smx_engine_lock();
 		smx_cmd_destroy_qp(smx_engine_dev(), vqp->dev);
 		smx_engine_unlock();
@@ -208,10 +200,8 @@ static int publish(struct smx_vqp *vqp, struct smx_ctx *ctx, const struct smx_qp
 
 void smx_vqp_free(struct smx_vqp *vqp)
 {
-	if (vqp->dbrec_mem)
-		smx_queue_free(vqp->pd, vqp->dbrec_mem, sizeof(vqp->own_dbrec),
-			       MLX5DV_RES_TYPE_DBR);
-	smx_queue_free(vqp->pd, vqp->buf, vqp->buf_bytes, MLX5DV_RES_TYPE_QP);
+	smx_queue_mem_put(&vqp->dbrec_mem);
+	smx_queue_mem_put(&vqp->ring_mem);
 	free(vqp->dv.sq.slot);
 	free(vqp->dv.rq.wr_id);
 	pthread_cond_destroy(&vqp->dv.ex.qp_base.cond);
@@ -251,7 +241,7 @@ static int build(struct smx_vqp *vqp, struct smx_qp_plan *p)
 	if (!rc)
 		rc = make_device_qp(vqp, p);
 	if (!rc)
-		rc = publish(vqp, ctx, p);
+		rc = publish(vqp, p);
 	return rc;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "verbs/handles.h"
 #include "verbs/ibv_device.h"
 #include "verbs/objects.h"
 
@@ -22,22 +23,24 @@ static int make_memory(struct smx_vsrq *vsrq)
 {
 	struct smx_dv_srq *dv = &vsrq->dv;
 
-	vsrq->buf_bytes = (size_t)dv->wqe_count * dv->stride_bytes;
-	vsrq->buf = smx_queue_alloc_in(vsrq->pd->ibv.context, vsrq->pd, vsrq->buf_bytes,
-				       MLX5DV_RES_TYPE_SRQ);
-	vsrq->dbrec_mem = vsrq->buf ? smx_queue_alloc(vsrq->pd, 8, MLX5DV_RES_TYPE_DBR) : NULL;
-	dv->wr_id = vsrq->dbrec_mem ? calloc(dv->wqe_count, sizeof(*dv->wr_id)) : NULL;
+	struct ibv_context *context = vsrq->pd->ibv.context;
+
+	if (!smx_queue_mem_get(&vsrq->ring_mem, context, vsrq->pd, (size_t)dv->wqe_count * dv->stride_bytes,
+			       MLX5DV_RES_TYPE_SRQ) ||
+	    !smx_queue_mem_get(&vsrq->dbrec_mem, context, vsrq->pd, 8, MLX5DV_RES_TYPE_DBR))
+		return ENOMEM;
+	dv->wr_id = calloc(dv->wqe_count, sizeof(*dv->wr_id));
 	if (!dv->wr_id)
 		return ENOMEM;
-	dv->buf = vsrq->buf;
-	dv->dbrec = vsrq->dbrec_mem;
+	dv->buf = vsrq->ring_mem.at;
+	dv->dbrec = vsrq->dbrec_mem.at;
 	return 0;
 }
 
 static void release(struct smx_vsrq *vsrq)
 {
-	smx_queue_free(vsrq->pd, vsrq->buf, vsrq->buf_bytes, MLX5DV_RES_TYPE_SRQ);
-	smx_queue_free(vsrq->pd, vsrq->dbrec_mem, 8, MLX5DV_RES_TYPE_DBR);
+	smx_queue_mem_put(&vsrq->ring_mem);
+	smx_queue_mem_put(&vsrq->dbrec_mem);
 	free(vsrq->dv.wr_id);
 	smx_dv_tags_free(vsrq->dv.tags);
 	free(vsrq);
@@ -46,10 +49,10 @@ static void release(struct smx_vsrq *vsrq)
 static int make_device_srq(struct smx_vsrq *vsrq)
 {
 	const struct smx_srq_attr attr = {
-		.buf = vsrq->buf,
+		.buf = vsrq->ring_mem.at,
 		.wqe_count = vsrq->dv.wqe_count,
 		.stride_bytes = vsrq->dv.stride_bytes,
-		.dbrec = vsrq->dbrec_mem,
+		.dbrec = vsrq->dbrec_mem.at,
 		.pd = vsrq->pd->dev,
 		.xrcd = vsrq->xrcd ? ((struct smx_vxrcd *)(void *)vsrq->xrcd)->dev : NULL,
 		.tag_count = vsrq->tag_count,
@@ -62,16 +65,6 @@ static int make_device_srq(struct smx_vsrq *vsrq)
 	err = smx_cmd_create_srq(smx_engine_dev(), &attr, &vsrq->dev, &vsrq->dv.srqn);
 	smx_engine_unlock();
 	vsrq->ring = (struct smx_ring){ .kind = SMX_RING_SRQ, .obj = vsrq->dev };
-	return err;
-}
-
-static int enter_table(struct smx_ctx *ctx, uint32_t srqn, struct smx_vsrq *vsrq)
-{
-	int err;
-
-	pthread_mutex_lock(&ctx->lock);
-	err = smx_dv_table_set(&ctx->srqs, srqn, vsrq ? &vsrq->dv : NULL);
-	pthread_mutex_unlock(&ctx->lock);
 	return err;
 }
 
@@ -95,7 +88,7 @@ static int make(struct smx_vsrq *vsrq, struct ibv_context *context, struct ibv_s
 	err = make_device_srq(vsrq);
 	if (err)
 		return err;
-	err = enter_table(smx_ctx_of(context), dv->srqn, vsrq);
+	err = smx_number_set(&smx_srq_table, dv->srqn, dv);
 	if (err) {
 		smx_engine_lock();
 		smx_cmd_destroy_srq(smx_engine_dev(), vsrq->dev);
@@ -327,7 +320,7 @@ int ibv_destroy_srq(struct ibv_srq *srq)
 		return err;
 	if (vsrq->cq)
 		smx_dv_cq_clean(smx_dv_cq_of(vsrq->cq), 0, &vsrq->dv);
-	enter_table(smx_ctx_of(context), vsrq->dv.srqn, NULL);
+	smx_number_clear(&smx_srq_table, vsrq->dv.srqn, &vsrq->dv);
 	smx_event_async_end(context, vsrq, &vsrq->async_events, &srq->mutex, &srq->cond,
 			    &srq->events_completed);
 	smx_vpd_drop(vsrq->pd);

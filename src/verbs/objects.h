@@ -16,11 +16,11 @@
 #include "dv/dv_tag.h"
 #include "dv/dv_table.h"
 #include "verbs/engine.h"
+#include "verbs/queue_mem.h"
 
 struct smx_ctx {
 	struct verbs_context v;		/* v.context is the program's ibv_context */
 	uint32_t refs;			/* objects in it, by smx_ctx_hold(); once closed it goes with the last */
-	struct smx_dv_table qps, srqs;
 	struct smx_uar_page own_uar; /* what the driver rings: BlueFlame halves and CQ arm doorbell;
 					ordinary memory */
 	struct smx_uar_page given_uar;	/* what programs are given: looked at, and protected at times */
@@ -32,7 +32,6 @@ struct smx_ctx {
 	struct smx_event_queue *async;	/* read through context.async_fd */
 	bool devx;			/* opened by mlx5dv_open_device(DEVX) */
 	uint64_t refusals_from;		/* refusal count when it was opened */
-	pthread_mutex_t lock;		/* lists of this context */
 	struct smx_ctx *next;		/* all contexts of the process; ibv_import_device finds by cmd_fd */
 	bool imported;
 	bool closed;			/* by the program, while objects were left in it */
@@ -60,7 +59,6 @@ struct smx_vpd {
 	void (*free)(struct ibv_pd *pd, void *pd_context, void *ptr, uint64_t resource_type);
 	void *pd_context;
 	uint32_t users;			/* parent domains over it, and objects: smx_vpd_hold() */
-	struct smx_default_mem *defaults;	/* what alloc() left to us (IBV_ALLOCATOR_USE_DEFAULT) */
 	bool imported;
 };
 
@@ -117,10 +115,8 @@ struct smx_vcq {
 	struct smx_dv_cq dv;
 	struct smx_cq *dev;
 	struct smx_ring ring;		/* arming */
-	void *buf;
-	size_t buf_bytes;
+	struct smx_queue_mem ring_mem, dbrec_mem;
 	struct smx_vpd *parent;		/* parent domain its memory came from, or NULL */
-	void *dbrec_mem;
 	uint32_t comp_events, async_events;	/* delivered to get_cq_event / get_async_event */
 	uint32_t cqe_bytes;
 	bool basic;			/* of ibv_create_cq: it has no extended poll */
@@ -132,14 +128,12 @@ struct smx_vsrq {
 	struct smx_dv_srq dv;
 	struct smx_srq *dev;
 	struct smx_ring ring;
-	void *buf;
-	size_t buf_bytes;
+	struct smx_queue_mem ring_mem, dbrec_mem;
 	struct smx_vpd *pd;
 	struct ibv_xrcd *xrcd;
 	struct ibv_cq *cq;
 	enum ibv_srq_type type;
 	uint32_t async_events;
-	void *dbrec_mem;
 	struct ibv_srq_attr attr;	/* as granted */
 	uint32_t tag_count;		/* of the device's matching list; 0: none */
 	struct ibv_qp *cmd;		/* tag matching: what ibv_post_srq_ops posts to */
@@ -156,10 +150,8 @@ struct smx_vqp {
 	struct smx_dv_qp dv;
 	struct smx_qp *dev;
 	struct smx_ring ring_sq, ring_rq;
-	void *buf;
-	size_t buf_bytes;
+	struct smx_queue_mem ring_mem, dbrec_mem;
 	struct smx_vpd *pd;
-	void *dbrec_mem;
 	struct ibv_qp_init_attr init;	/* as granted */
 	enum smx_qp_type dev_type;
 	uint32_t async_events;
@@ -170,13 +162,6 @@ struct smx_vqp {
 	struct smx_xrc_tgt *tgt;	/* XRC_RECV: what ibv_open_qp shares; see ibv_qp_xrc.c */
 	be32 own_dbrec[16] __attribute__((aligned(64)));	/* where no allocator of a parent domain gives one */
 };
-
-/* Memory for queues: from the parent domain's callbacks, or whole pages of our own; zeroed.
- * kind: MLX5DV_RES_TYPE_*; env MLX_QP_ALLOC_TYPE and friends as libmlx5 reads them. */
-void *smx_queue_alloc(struct smx_vpd *pd, size_t bytes, uint64_t kind);
-/* Likewise, for rings: an allocator of mlx5dv_set_context_attr comes after a parent domain's and before our pages. */
-void *smx_queue_alloc_in(struct ibv_context *context, struct smx_vpd *pd, size_t bytes, uint64_t kind);
-void smx_queue_free(struct smx_vpd *pd, void *mem, size_t bytes, uint64_t kind);	/* of both */
 
 /* Resolves an address: GID index to GID, destination to a MAC on RoCE. RETURN 0 or an errno after a refusal. */
 struct smx_path;

@@ -55,6 +55,35 @@ static void holds_no_more_than_its_owner_allows(void **state)
 	smx_idmap_fini(&map);
 }
 
+/* However often the window is walked round. */
+static void walk_with(uint32_t count)
+{
+	struct smx_idmap map;
+	static int things[10];
+	uint32_t id[10], leaves;
+
+	assert_int_equal(smx_idmap_init(&map, BASE, WINDOW), 0);
+	for (uint32_t i = 0; i < 3 * WINDOW; i++) {
+		uint32_t k = i % count;
+
+		if (i >= count)
+			assert_ptr_equal(smx_idmap_remove(&map, id[k]), &things[k]);
+		assert_int_equal(smx_idmap_add(&map, &things[k], &id[k]), 0);
+		leaves = 0;
+		for (uint32_t l = 0; l < WINDOW >> SMX_IDMAP_LEAF_BITS; l++)
+			leaves += map.leaf[l] != NULL;
+		assert_true(leaves <= 2);	/* numbers that follow each other */
+	}
+	smx_idmap_fini(&map);
+}
+
+static void memory_is_that_of_the_numbers_in_use(void **state)
+{
+	(void)state;
+	walk_with(1);
+	walk_with(10);
+}
+
 static void numbers_outside_the_window_name_nothing(void **state)
 {
 	static const uint32_t outside[] = { 0, BASE - 1, BASE + WINDOW, UINT32_MAX, BASE + 1 };
@@ -157,6 +186,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fills_up_and_says_so),
 		cmocka_unit_test(holds_no_more_than_its_owner_allows),
+		cmocka_unit_test(memory_is_that_of_the_numbers_in_use),
 		cmocka_unit_test(numbers_outside_the_window_name_nothing),
 		cmocka_unit_test(a_freed_number_rests_until_the_window_was_walked),
 		cmocka_unit_test(each_visits_in_order_and_allows_removal),
