@@ -116,10 +116,11 @@ int smx_cmd_create_qp(struct smx_dev *dev, const struct smx_qp_attr *attr, struc
 	if (missing)
 		return smx_refuse(log_of(dev), SMX_CHECK_OBJECT_ARG, NULL,
 				  "queue pair of type %d: %s", (int)attr->type, missing);
-	qp = calloc(1, sizeof(*qp));
+	qp = aligned_alloc(SMX_QP_ALIGN, align_up(sizeof(*qp), SMX_QP_ALIGN));
 	if (!qp)
 		return smx_refuse(log_of(dev), SMX_CHECK_NO_RESOURCES, NULL,
 				  "no memory for a queue pair");
+	memset(qp, 0, sizeof(*qp));
 	qp->attr = *attr;
 	qp->dev = dev;
 	qp->deadline_ns = UINT64_MAX;

@@ -11,11 +11,12 @@
 #include "hw/wqe.h"
 #include "obj/device.h"
 
+/* What each access looks at comes first. */
 struct smx_mkey {
-	struct smx_mkey_attr attr;	/* access, start, length, host are the values in force */
 	uint32_t key;
 	bool free;		/* no access: before the first UMR or bind, and after an invalidate */
 	bool bound;		/* WINDOW: the entry below is in force */
+	struct smx_mkey_attr attr;	/* access, start, length, host are the values in force */
 	uint32_t qpn;		/* WINDOW type 2: the only queue pair that may use it; otherwise 0xffffff */
 	struct smx_wqe_klm *entry;	/* INDIRECT: attr.max_entries; WINDOW: one */
 	uint32_t entry_count;	/* in force */

@@ -66,36 +66,45 @@ struct smx_sq {
 	struct smx_sq_slot *slot;	/* bb_count of them */
 };
 
+/* In the order of use: a request of one queue pair among many waits for each cache line that it needs, so what all
+ * requests need comes first, in lines of its own (queue pairs lie at multiples of SMX_QP_ALIGN). */
 struct smx_qp {
-	struct smx_qp_attr attr;	/* as created */
 	uint32_t qpn;
 	enum ibv_qp_state state;
-	struct ibv_qp_attr cur;		/* as modified; cur.ah_attr with the path in: */
-	struct smx_path path;
 	struct smx_sq sq;
-	struct smx_rq rq;		/* wqe_count 0 where there is an SRQ or none */
 	struct smx_requester *req;	/* 1 << attr.log_streams of them; NULL for XRC_TGT and DCT */
+
 	struct smx_responder *resp;	/* NULL for XRC_INI and DCI */
-	bool errored;			/* a request of this QP failed; root names it */
-	smx_outcome root;
-	struct smx_qp *ready_next;	/* dev->ready list */
-	bool ready;
-	struct smx_link timer;
-	uint64_t deadline_ns;		/* UINT64_MAX: none; kept by xport/timer.c */
 	struct smx_requester *active, **active_tail;	/* streams with something to send */
-	uint32_t errored_streams;	/* DCI: streams in error */
+	struct smx_qp *ready_next;	/* dev->ready list */
+	struct smx_link blocked;	/* on dev's list of this name */
+	bool ready;
 	bool sq_halted;			/* its doorbell record cannot be believed any more; until RESET */
 	uint8_t sqd;			/* enum smx_sqd */
+	bool errored;			/* a request of this QP failed; root names it */
+	bool completion_lost;		/* a CQE of it did not fit its queue */
+	uint32_t dc_nonce;		/* DCI: of its connections since RESET */
+	uint32_t rnr_streams;		/* streams that wait for the peer's receive */
+
+	struct smx_qp_attr attr;	/* as created */
+
+	struct ibv_qp_attr cur;		/* as modified; cur.ah_attr with the path in: */
+	struct smx_path path;
+	struct smx_rq rq;		/* wqe_count 0 where there is an SRQ or none */
+	struct smx_link timer;
+	uint64_t deadline_ns;		/* UINT64_MAX: none; kept by xport/timer.c */
+	smx_outcome root;
+	uint32_t errored_streams;	/* DCI: streams in error */
 	uint64_t flushed;		/* send WQEs completed as FLUSH_BEHIND, ever */
 	uint32_t users;			/* multicast attachments */
-	bool completion_lost;		/* a CQE of it did not fit its queue */
-	struct smx_link watched, blocked, rnr;	/* on dev's lists of these names */
-	uint32_t rnr_streams;		/* streams that wait for the peer's receive */
-	uint32_t dc_nonce;		/* DCI: of its connections since RESET */
+	struct smx_link watched, rnr;	/* on dev's lists of these names */
 	struct smx_link *dc_contexts;	/* DCI: what targets of this device keep of it, xport/resp_dc.c */
 	struct smx_rndv *rndv;		/* it fetches the payload of rendezvous by itself; see xport/resp_tag.c */
 	struct smx_dev *dev;
 };
+enum { SMX_QP_ALIGN = 64 };
+_Static_assert(offsetof(struct smx_qp, resp) == 64 && offsetof(struct smx_qp, attr) == 128 &&
+	       offsetof(struct smx_qp, cur) == 256, "lines of their own");
 
 static inline struct smx_qp *smx_qp_find(const struct smx_dev *dev, uint32_t qpn)
 {

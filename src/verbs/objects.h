@@ -149,6 +149,7 @@ struct smx_vxrcd {
 struct smx_vqp {
 	struct smx_dv_qp dv;
 	struct smx_qp *dev;
+	be32 own_dbrec[2] __attribute__((aligned(8)));	/* where no allocator of a parent domain gives one */
 	struct smx_ring ring_sq, ring_rq;
 	struct smx_queue_mem ring_mem, dbrec_mem;
 	struct smx_vpd *pd;
@@ -160,7 +161,6 @@ struct smx_vqp {
 	bool fork_copy;
 	bool watched;			/* mlx5dv_init_obj gave its queues away: smx_engine_watch_qp */
 	struct smx_xrc_tgt *tgt;	/* XRC_RECV: what ibv_open_qp shares; see ibv_qp_xrc.c */
-	be32 own_dbrec[16] __attribute__((aligned(64)));	/* where no allocator of a parent domain gives one */
 };
 
 /* Resolves an address: GID index to GID, destination to a MAC on RoCE. RETURN 0 or an errno after a refusal. */
