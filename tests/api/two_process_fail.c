@@ -150,8 +150,10 @@ static void post_send(struct two *two, enum two_kind k, uint64_t id, uint32_t le
 	two->page->receives[k]++;
 	two_wait(&two->page->posted[k], two->page->receives[k], "the target posts a receive");
 	two_address(two, k, &o);
-	if (id)
+	if (id) {
 		kill(two->pid, SIGSTOP);
+		usleep(10000);	/* it stops a little later */
+	}
 	MUST(!two_post(two, k, &o), "post");
 }
 
