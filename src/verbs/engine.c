@@ -38,6 +38,8 @@ enum {
 	 * offers. */
 	FRUITLESS_POLLS = 4096,
 	FRUITLESS_AGAIN = 512,
+	/* Polls that found nothing between looks at whoever is inside. */
+	HOLDER_POLLS = 256,
 	/* Between looks at the clock by those who poll empty queues. */
 	LATE_POLLS = 256,
 	/* At the end of the process: looks at a held lock, a millisecond apart. */
@@ -348,6 +350,20 @@ static bool is_due(uint64_t due_ns)
 	       smx_clock_ns() >= due_ns;
 }
 
+/* Where there are more threads than processors, whoever is inside may have been put off in the middle; to poll on until
+ * our own time is over helps nobody then. He is seen by this: nothing has moved since we looked last. */
+static void let_holder_on(void)
+{
+	static __thread __attribute__((tls_model("initial-exec"))) uint32_t polls, visits;
+
+	if (++polls % HOLDER_POLLS)
+		return;
+	if (visits == __atomic_load_n(&smx_engine.visits, __ATOMIC_RELAXED) &&
+	    (__atomic_load_n(&smx_engine.word, __ATOMIC_RELAXED) & HELD))
+		sched_yield();
+	visits = __atomic_load_n(&smx_engine.visits, __ATOMIC_RELAXED);
+}
+
 bool smx_engine_poll(void)
 {
 	struct smx_dev_arrivals before, after;
@@ -355,6 +371,7 @@ bool smx_engine_poll(void)
 	bool turned;
 	uint64_t due_ns = __atomic_load_n(&smx_engine.due_ns, __ATOMIC_RELAXED);
 
+	let_holder_on();
 	if (!__atomic_load_n(&smx_engine.watched, __ATOMIC_RELAXED) &&
 	    !__atomic_load_n(&smx_engine.linked, __ATOMIC_RELAXED)) {
 		if (due_ns == UINT64_MAX || (due_ns && smx_clock_ns() < due_ns))
