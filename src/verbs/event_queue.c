@@ -12,11 +12,18 @@
 
 #include "base/log.h"
 
+/* On the queue's list, in order, and on the object's. */
+struct smx_event_node {
+	struct smx_event event;
+	struct smx_event_node *next, **at;
+	struct smx_link of_object;
+};
+
 /* Each new event adds a byte up to here, so that an edge-triggered waiter sees an edge. */
 enum { TOKENS_MAX = 64 };
 
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct smx_event_queue *all;
+static struct smx_link *all;
 
 static int open_fds(int fds[2])
 {
@@ -30,27 +37,45 @@ int smx_event_queue_init(struct smx_event_queue *q)
 	if (err)
 		return err;
 	*q = (struct smx_event_queue){ .read_fd = fds[0], .write_fd = fds[1] };
+	q->last = &q->first;
 	pthread_mutex_init(&q->lock, NULL);
 	pthread_mutex_lock(&all_lock);
-	q->next = all;
-	all = q;
+	smx_list_add(&all, &q->open);
 	pthread_mutex_unlock(&all_lock);
 	return 0;
+}
+
+static void append(struct smx_event_queue *q, struct smx_event_node *n)
+{
+	n->next = NULL;
+	n->at = q->last;
+	*n->at = n;
+	q->last = &n->next;
+	q->count++;
+	smx_list_add(&n->event.events->waiting, &n->of_object);
+}
+
+static void take_out(struct smx_event_queue *q, struct smx_event_node *n)
+{
+	*n->at = n->next;
+	if (n->next)
+		n->next->at = n->at;
+	else
+		q->last = n->at;
+	q->count--;
+	smx_list_remove(&n->of_object);
+	free(n);
 }
 
 void smx_event_queue_fini(struct smx_event_queue *q)
 {
 	pthread_mutex_lock(&all_lock);
-	for (struct smx_event_queue **link = &all; *link; link = &(*link)->next) {
-		if (*link == q) {
-			*link = q->next;
-			break;
-		}
-	}
+	smx_list_remove(&q->open);
 	pthread_mutex_unlock(&all_lock);
 	close(q->read_fd);
 	close(q->write_fd);
-	free(q->ring);
+	while (q->first)
+		take_out(q, q->first);
 	pthread_mutex_destroy(&q->lock);
 }
 
@@ -70,34 +95,19 @@ static void settle(struct smx_event_queue *q)
 		q->tokens++;
 }
 
-static bool grow(struct smx_event_queue *q)
-{
-	uint32_t capacity = q->capacity ? 2 * q->capacity : 16;
-	struct smx_event *ring = malloc(capacity * sizeof(*ring));
-
-	if (!ring)
-		return false;
-	for (uint32_t i = 0; i < q->count; i++)
-		ring[i] = q->ring[(q->head + i) % q->capacity];
-	free(q->ring);
-	q->ring = ring;
-	q->capacity = capacity;
-	q->head = 0;
-	return true;
-}
-
 void smx_event_queue_push(struct smx_event_queue *q, const struct smx_event *event)
 {
 	int saved_errno = errno;
+	struct smx_event_node *n = malloc(sizeof(*n));
 	char byte = 0;
 
-	pthread_mutex_lock(&q->lock);
-	if (q->count == q->capacity && !grow(q)) {
-		pthread_mutex_unlock(&q->lock);
+	if (!n) {
 		smx_log(SMX_LOG_WARN, "an event was lost: no memory");
 		return;
 	}
-	q->ring[(q->head + q->count++) % q->capacity] = *event;
+	n->event = *event;
+	pthread_mutex_lock(&q->lock);
+	append(q, n);
 	if (q->tokens < TOKENS_MAX && send(q->write_fd, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
 		q->tokens++;
 	pthread_mutex_unlock(&q->lock);
@@ -106,16 +116,14 @@ void smx_event_queue_push(struct smx_event_queue *q, const struct smx_event *eve
 
 static bool take(struct smx_event_queue *q, struct smx_event *out)
 {
-	bool taken = false;
+	bool taken;
 
 	pthread_mutex_lock(&q->lock);
-	if (q->count) {
-		*out = q->ring[q->head];
-		q->head = (q->head + 1) % q->capacity;
-		q->count--;
-		if (out->delivered)
-			++*out->delivered;
-		taken = true;
+	taken = q->first;
+	if (taken) {
+		*out = q->first->event;
+		out->events->delivered++;
+		take_out(q, q->first);
 	}
 	settle(q);
 	pthread_mutex_unlock(&q->lock);
@@ -134,21 +142,15 @@ int smx_event_queue_pop(struct smx_event_queue *q, struct smx_event *out)
 	return 0;
 }
 
-uint32_t smx_event_queue_forget(struct smx_event_queue *q, const void *obj,
-				const uint32_t *delivered)
+uint32_t smx_event_queue_forget(struct smx_event_queue *q, struct smx_events *events)
 {
-	uint32_t kept = 0, read;
+	uint32_t read;
 
 	pthread_mutex_lock(&q->lock);
-	for (uint32_t i = 0; i < q->count; i++) {
-		struct smx_event event = q->ring[(q->head + i) % q->capacity];
-
-		if (event.obj != obj)
-			q->ring[(q->head + kept++) % q->capacity] = event;
-	}
-	q->count = kept;
+	while (events->waiting)
+		take_out(q, container_of(events->waiting, struct smx_event_node, of_object));
 	settle(q);
-	read = *delivered;
+	read = events->delivered;
 	pthread_mutex_unlock(&q->lock);
 	return read;
 }
@@ -156,7 +158,8 @@ uint32_t smx_event_queue_forget(struct smx_event_queue *q, const void *obj,
 void smx_event_queues_fork_child(void)
 {
 	pthread_mutex_init(&all_lock, NULL);
-	for (struct smx_event_queue *q = all; q; q = q->next) {
+	for (struct smx_link *l = all; l; l = l->next) {
+		struct smx_event_queue *q = container_of(l, struct smx_event_queue, open);
 		int flags = fcntl(q->read_fd, F_GETFL);
 		int fds[2];
 

@@ -8,19 +8,27 @@
 #include <pthread.h>
 #include <stdint.h>
 
+#include "base/list.h"
+
+/* An object's events, of one queue. */
+struct smx_events {
+	uint32_t delivered;		/* read, ever */
+	struct smx_link *waiting;	/* not read */
+};
+
 struct smx_event {
 	void *obj;
 	uint32_t type;
-	uint32_t *delivered;	/* counts events read, under the queue's lock; NULL: not counted */
+	struct smx_events *events;	/* the object's */
 };
 
 struct smx_event_queue {
 	pthread_mutex_t lock;
 	int read_fd, write_fd;		/* one byte for each waiting event, at most TOKENS_MAX */
-	struct smx_event *ring;
-	uint32_t capacity, head, count;
+	struct smx_event_node *first, **last;
+	uint32_t count;
 	uint32_t tokens;
-	struct smx_event_queue *next;	/* all of the process */
+	struct smx_link open;		/* among all of the process */
 };
 
 /* RETURN 0 or an errno. */
@@ -33,9 +41,8 @@ void smx_event_queue_push(struct smx_event_queue *q, const struct smx_event *eve
 /* Waits for an event, unless read_fd is O_NONBLOCK. RETURN 0, or -1 with errno EAGAIN or EINTR. */
 int smx_event_queue_pop(struct smx_event_queue *q, struct smx_event *out);
 
-/* Takes back the events of obj that were not read. RETURN how many were read: *delivered. */
-uint32_t smx_event_queue_forget(struct smx_event_queue *q, const void *obj,
-				const uint32_t *delivered);
+/* Takes back an object's events that were not read. RETURN how many were read. */
+uint32_t smx_event_queue_forget(struct smx_event_queue *q, struct smx_events *events);
 
 /* In a forked child: the same descriptor numbers now lead to queues of its own. */
 void smx_event_queues_fork_child(void);

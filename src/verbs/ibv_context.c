@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/list.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "verbs/event_queue.h"
@@ -20,25 +21,19 @@ enum {
 };
 
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct smx_ctx *all;
+static struct smx_link *all;
 
 static void list_add(struct smx_ctx *ctx)
 {
 	pthread_mutex_lock(&all_lock);
-	ctx->next = all;
-	all = ctx;
+	smx_list_add(&all, &ctx->open);
 	pthread_mutex_unlock(&all_lock);
 }
 
 static void list_remove(struct smx_ctx *ctx)
 {
 	pthread_mutex_lock(&all_lock);
-	for (struct smx_ctx **link = &all; *link; link = &(*link)->next) {
-		if (*link == ctx) {
-			*link = ctx->next;
-			break;
-		}
-	}
+	smx_list_remove(&ctx->open);
 	pthread_mutex_unlock(&all_lock);
 }
 
@@ -225,8 +220,11 @@ struct ibv_context *ibv_import_device(int cmd_fd)
 		return NULL;
 	}
 	pthread_mutex_lock(&all_lock);
-	for (struct smx_ctx *ctx = all; ctx && !found; ctx = ctx->next)
+	for (struct smx_link *l = all; l && !found; l = l->next) {
+		const struct smx_ctx *ctx = container_of(l, struct smx_ctx, open);
+
 		found = ctx->id[0] == id[0] && ctx->id[1] == id[1];
+	}
 	pthread_mutex_unlock(&all_lock);
 	if (!found) {
 		errno = smx_refuse(smx_refusals(), SMX_CHECK_OBJECT_ARG, NULL,
@@ -271,8 +269,8 @@ int ibv_close_device(struct ibv_context *context)
 
 /* ---- asynchronous events ---- */
 
-/* The counter of events read that an object's destruction waits for. */
-static uint32_t *delivered_of(enum ibv_event_type type, void *obj)
+/* RETURN NULL where the type is not about an object. */
+static struct smx_events *events_of(enum ibv_event_type type, void *obj)
 {
 	switch (type) {
 	case IBV_EVENT_CQ_ERR:
@@ -296,22 +294,22 @@ static uint32_t *delivered_of(enum ibv_event_type type, void *obj)
 
 void smx_event_async(enum ibv_event_type type, void *obj)
 {
-	uint32_t *delivered = delivered_of(type, obj);
+	struct smx_events *events = events_of(type, obj);
 	struct ibv_context *context;
 
 	/* Every object begins with its context; the device itself raises nothing else. */
-	if (!obj || !delivered)
+	if (!obj || !events)
 		return;
 	context = *(struct ibv_context **)obj;
 	smx_event_queue_push(
 		smx_ctx_of(context)->async,
-		&(struct smx_event){ .obj = obj, .type = type, .delivered = delivered });
+		&(struct smx_event){ .obj = obj, .type = type, .events = events });
 }
 
-void smx_event_async_end(struct ibv_context *context, void *obj, uint32_t *delivered,
+void smx_event_async_end(struct ibv_context *context, struct smx_events *events,
 			 pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed)
 {
-	uint32_t read = smx_event_queue_forget(smx_ctx_of(context)->async, obj, delivered);
+	uint32_t read = smx_event_queue_forget(smx_ctx_of(context)->async, events);
 
 	pthread_mutex_lock(mutex);
 	while (*completed != read)
@@ -353,7 +351,7 @@ void ibv_ack_async_event(struct ibv_async_event *event)
 		acknowledge(&srq->mutex, &srq->cond, &srq->events_completed);
 		break;
 	default:
-		if (delivered_of(event->event_type, qp))
+		if (events_of(event->event_type, qp))
 			acknowledge(&qp->mutex, &qp->cond, &qp->events_completed);
 		break;
 	}

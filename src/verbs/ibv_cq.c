@@ -73,7 +73,7 @@ void smx_event_cq(void *cookie)
 	if (ch)
 		smx_event_queue_push(
 			&ch->events,
-			&(struct smx_event){ .obj = vcq, .delivered = &vcq->comp_events });
+			&(struct smx_event){ .obj = vcq, .events = &vcq->comp_events });
 }
 
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context)
@@ -373,13 +373,13 @@ static void end_events(struct smx_vcq *vcq)
 	uint32_t read;
 
 	if (ch) {
-		read = smx_event_queue_forget(&ch->events, vcq, &vcq->comp_events);
+		read = smx_event_queue_forget(&ch->events, &vcq->comp_events);
 		pthread_mutex_lock(&cq->mutex);
 		while (cq->comp_events_completed != read)
 			pthread_cond_wait(&cq->cond, &cq->mutex);
 		pthread_mutex_unlock(&cq->mutex);
 	}
-	smx_event_async_end(cq->context, vcq, &vcq->async_events, &cq->mutex, &cq->cond,
+	smx_event_async_end(cq->context, &vcq->async_events, &cq->mutex, &cq->cond,
 			    &cq->async_events_completed);
 }
 

@@ -196,7 +196,7 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 		return errno = rc;
 	}
 	clean_cqs(vqp);
-	smx_event_async_end(context, vqp, &vqp->async_events, &qp->mutex, &qp->cond,
+	smx_event_async_end(context, &vqp->async_events, &qp->mutex, &qp->cond,
 			    &qp->events_completed);
 
 	smx_number_clear(&smx_qp_table, vqp->dv.qpn, vqp);

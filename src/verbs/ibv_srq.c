@@ -321,7 +321,7 @@ int ibv_destroy_srq(struct ibv_srq *srq)
 	if (vsrq->cq)
 		smx_dv_cq_clean(smx_dv_cq_of(vsrq->cq), 0, &vsrq->dv);
 	smx_number_clear(&smx_srq_table, vsrq->dv.srqn, &vsrq->dv);
-	smx_event_async_end(context, vsrq, &vsrq->async_events, &srq->mutex, &srq->cond,
+	smx_event_async_end(context, &vsrq->async_events, &srq->mutex, &srq->cond,
 			    &srq->events_completed);
 	smx_vpd_drop(vsrq->pd);
 	pthread_mutex_destroy(&srq->mutex);

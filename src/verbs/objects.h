@@ -10,12 +10,14 @@
 #include <infiniband/verbs.h>
 
 #include "base/fast_clock.h"
+#include "base/list.h"
 #include "dv/dv_cq.h"
 #include "dv/dv_qp.h"
 #include "dv/dv_srq.h"
 #include "dv/dv_tag.h"
 #include "dv/dv_table.h"
 #include "verbs/engine.h"
+#include "verbs/event_queue.h"
 #include "verbs/queue_mem.h"
 
 struct smx_ctx {
@@ -32,7 +34,7 @@ struct smx_ctx {
 	struct smx_event_queue *async;	/* read through context.async_fd */
 	bool devx;			/* opened by mlx5dv_open_device(DEVX) */
 	uint64_t refusals_from;		/* refusal count when it was opened */
-	struct smx_ctx *next;		/* all contexts of the process; ibv_import_device finds by cmd_fd */
+	struct smx_link open;		/* among all of the process; ibv_import_device finds by cmd_fd */
 	bool imported;
 	bool closed;			/* by the program, while objects were left in it */
 	bool device_off;		/* SOFTMLX5_DEVICE=off: queues are written and nothing follows a doorbell */
@@ -40,8 +42,6 @@ struct smx_ctx {
 	struct mlx5dv_ctx_allocators allocators;	/* mlx5dv_set_context_attr: queue memory; alloc NULL: none */
 	uint64_t id[2];			/* device and inode of cmd_fd; an imported context has the same */
 };
-
-struct smx_event_queue;			/* verbs/event_queue.h */
 
 static inline struct smx_ctx *smx_ctx_of(struct ibv_context *context)
 {
@@ -117,7 +117,7 @@ struct smx_vcq {
 	struct smx_ring ring;		/* arming */
 	struct smx_queue_mem ring_mem, dbrec_mem;
 	struct smx_vpd *parent;		/* parent domain its memory came from, or NULL */
-	uint32_t comp_events, async_events;	/* delivered to get_cq_event / get_async_event */
+	struct smx_events comp_events, async_events;	/* for get_cq_event, get_async_event */
 	uint32_t cqe_bytes;
 	bool basic;			/* of ibv_create_cq: it has no extended poll */
 	bool dv_owned;			/* mlx5dv_init_obj gave it away: the program consumes, dv.ci is stale */
@@ -133,7 +133,7 @@ struct smx_vsrq {
 	struct ibv_xrcd *xrcd;
 	struct ibv_cq *cq;
 	enum ibv_srq_type type;
-	uint32_t async_events;
+	struct smx_events async_events;
 	struct ibv_srq_attr attr;	/* as granted */
 	uint32_t tag_count;		/* of the device's matching list; 0: none */
 	struct ibv_qp *cmd;		/* tag matching: what ibv_post_srq_ops posts to */
@@ -155,7 +155,7 @@ struct smx_vqp {
 	struct smx_vpd *pd;
 	struct ibv_qp_init_attr init;	/* as granted */
 	enum smx_qp_type dev_type;
-	uint32_t async_events;
+	struct smx_events async_events;
 	uint64_t failures;		/* failed work requests of this queue pair; the first is a line on stderr */
 	uint64_t flushes;		/* those flushed behind a failure; counted, not printed */
 	bool fork_copy;
@@ -181,10 +181,10 @@ int smx_not_offered(const char *function);
 void smx_event_cq(void *vcq);
 void smx_event_async(enum ibv_event_type type, void *obj);
 /* Destroying an object, after the device forgot it: unread asynchronous events that name it vanish; then
- * waits until the program acknowledged those that it read. delivered is obj's async_events, completed the
+ * waits until the program acknowledged those that it read. events: the object's async_events; completed: the
  * public counter under mutex. */
-void smx_event_async_end(struct ibv_context *context, void *obj, uint32_t *delivered,
-			 pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed);
+void smx_event_async_end(struct ibv_context *context, struct smx_events *events, pthread_mutex_t *mutex,
+			 pthread_cond_t *cond, uint32_t *completed);
 
 /* ibv_create_cq, _ex and mlx5dv_create_cq. cqe_bytes: 0 for the default (MLX5_CQE_SIZE or 64), 64 or 128. */
 struct ibv_cq_ex *smx_vcq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr, uint32_t cqe_bytes);

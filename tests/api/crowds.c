@@ -6,7 +6,7 @@
 #include "t_ops.h"
 #include "t_why.h"
 
-enum { KEYS = 100000, QPS = 4000, TARGETS = 2000, CQS = 20000, TRIED = 1000, DC_KEY = 77 };
+enum { KEYS = 100000, QPS = 4000, TARGETS = 2000, CQS = 20000, EVENTS = 2000, TRIED = 1000, DC_KEY = 77 };
 
 static struct t_env *env;
 static struct t_buf src, dst;
@@ -168,6 +168,40 @@ static void completion_queues(const void *arg)
 	free(cq);
 }
 
+/* A program that reads no events still ends its objects; what it reads then is of those that are left, in order. */
+static void unread_events(const void *arg)
+{
+	struct ibv_srq *srq = t_srq(env, 16);
+	struct t_spec s = { .ops = T_RC_OPS, .srq = srq, .sq = 1, .sge = 1, .cqe = 4 };
+	struct t_qp *q = calloc(EVENTS, sizeof(struct t_qp));
+	struct ibv_qp_attr err = { 0 };
+	struct ibv_async_event e;
+
+	(void)arg;
+	MUST(q, "calloc");
+	for (uint32_t i = 0; i < EVENTS; i++) {
+		struct ibv_qp_attr attr;
+
+		q[i] = t_qp(env, &s);
+		attr = t_attr(env, q[i].qp->qp_num);
+		t_to_rts(q[i].qp, &attr);
+		MUST(!t_modify(q[i].qp, &err, IBV_QPS_ERR, IBV_QP_STATE), "to ERR");
+	}
+	for (uint32_t i = 0; i < EVENTS; i++)
+		if (mixed(i, EVENTS) % 2)
+			t_qp_free(&q[mixed(i, EVENTS)]);
+	for (uint32_t i = 0; i < EVENTS; i += 2) {
+		MUST(!ibv_get_async_event(env->ctx, &e), "ibv_get_async_event");
+		EXPECT(e.event_type == IBV_EVENT_QP_LAST_WQE_REACHED && e.element.qp == q[i].qp,
+		       "event %u is of type %d", i, (int)e.event_type);
+		ibv_ack_async_event(&e);
+	}
+	for (uint32_t i = 0; i < EVENTS; i += 2)
+		t_qp_free(&q[i]);
+	EXPECT_EQ(ibv_destroy_srq(srq), 0, "ibv_destroy_srq");
+	free(q);
+}
+
 /* Numbers are what queue pairs are short of; they can be had without. */
 static void one_too_many(const void *arg)
 {
@@ -201,6 +235,7 @@ int main(void)
 	t_case("queue pairs", queue_pairs, NULL);
 	t_case("DC targets of one initiator", targets, NULL);
 	t_case("completion queues", completion_queues, NULL);
+	t_case("events that nobody read", unread_events, NULL);
 	t_case("one queue pair too many", one_too_many, NULL);
 	t_buf_free(&src);
 	t_buf_free(&dst);
