@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Runs the benchmarks and prints a table: medians, and the ratio to the yardstick measured in turn with it.
 
-usage: run.py BUILDDIR [local|posting|two_process]
+usage: run.py BUILDDIR [local|posting|two_process|scale]
 
 Rounds alternate between softmlx5 and its yardstick, so that a drifting machine shifts both. A ratio over 1
 says softmlx5 is faster. Instructions are counted by callgrind (exact, repeatable). Posting is measured by one
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 
+import scale_tables
 import two_process
 
 ROUNDS = '9'
@@ -116,13 +117,14 @@ def posting(build):
 
 def main():
     build = pathlib.Path(sys.argv[1]).resolve()
-    which = sys.argv[2:] or ['local', 'posting', 'two_process']
+    which = sys.argv[2:] or ['local', 'posting', 'two_process', 'scale']
     commit = subprocess.run(['git', 'describe', '--always', '--dirty'], stdout=subprocess.PIPE, text=True).stdout.strip()
     model = re.search(r'model name\s*: (.*)', pathlib.Path('/proc/cpuinfo').read_text())
     print(f'{model[1] if model else platform.machine()}, {os.cpu_count()} processors, commit {commit or "unknown"}, '
           f'medians of {ROUNDS} rounds\n')
     for name in which:
-        {'local': local, 'posting': posting, 'two_process': lambda b: two_process.main([str(b)])}[name](build)
+        {'local': local, 'posting': posting, 'two_process': lambda b: two_process.main([str(b)]),
+         'scale': lambda b: scale_tables.main(b, counted)}[name](build)
         print()
 
 
