@@ -82,6 +82,7 @@ def main(build, counted):
         command = [str(scale), what, kind, str(count), *map(str, more)]
         return counted(command, options=['--collect-atstart=no']) / int(more[0] if more else count)
 
+    print(f'(medians of {ROUNDS} rounds)')
     speed(scale, instructions)
     print()
     threads(scale)
