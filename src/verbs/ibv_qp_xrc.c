@@ -13,7 +13,6 @@
 #include "base/bits.h"
 
 struct smx_xrc_tgt {
-	struct smx_xrc_tgt *next;
 	struct smx_qp *dev;
 	struct smx_xrcd *xrcd;
 	struct smx_vqp *creator;
@@ -22,12 +21,13 @@ struct smx_xrc_tgt {
 	uint32_t unfreed; /* open, or being closed */
 };
 
-static struct smx_xrc_tgt *targets;
+static struct smx_dv_table targets;	/* by number; under the lock */
 static pthread_mutex_t targets_lock = PTHREAD_MUTEX_INITIALIZER;
 
 int smx_xrc_tgt_add(struct smx_vqp *vqp, struct smx_xrcd *xrcd)
 {
 	struct smx_xrc_tgt *t = calloc(1, sizeof(*t));
+	int err;
 
 	if (!t)
 		return ENOMEM;
@@ -36,12 +36,14 @@ int smx_xrc_tgt_add(struct smx_vqp *vqp, struct smx_xrcd *xrcd)
 	t->creator = vqp;
 	t->qpn = vqp->dv.qpn;
 	t->handles = t->unfreed = 1;
-	vqp->tgt = t;
 	pthread_mutex_lock(&targets_lock);
-	t->next = targets;
-	targets = t;
+	err = smx_dv_table_set(&targets, t->qpn, t);
 	pthread_mutex_unlock(&targets_lock);
-	return 0;
+	if (err)
+		free(t);
+	else
+		vqp->tgt = t;
+	return err;
 }
 
 /* Finds a target and counts one more handle of it. */
@@ -50,8 +52,9 @@ static struct smx_xrc_tgt *take(uint32_t qpn, const struct smx_xrcd *xrcd)
 	struct smx_xrc_tgt *t;
 
 	pthread_mutex_lock(&targets_lock);
-	for (t = targets; t && !(t->qpn == qpn && t->xrcd == xrcd); t = t->next)
-		;
+	t = smx_dv_table_get(&targets, qpn);
+	if (t && (t->qpn != qpn || t->xrcd != xrcd))
+		t = NULL;
 	if (t) {
 		t->handles++;
 		t->unfreed++;
@@ -126,16 +129,13 @@ struct ibv_qp *smx_xrc_tgt_open(struct ibv_context *context, struct ibv_qp_open_
 
 bool smx_xrc_tgt_leave(struct smx_vqp *vqp)
 {
-	struct smx_xrc_tgt *t = vqp->tgt, **at;
+	struct smx_xrc_tgt *t = vqp->tgt;
 	bool last;
 
 	pthread_mutex_lock(&targets_lock);
 	last = --t->handles == 0;
-	if (last) {
-		for (at = &targets; *at != t; at = &(*at)->next)
-			;
-		*at = t->next;
-	}
+	if (last)
+		smx_dv_table_set(&targets, t->qpn, NULL);
 	pthread_mutex_unlock(&targets_lock);
 	return last;
 }
@@ -144,8 +144,7 @@ void smx_xrc_tgt_rejoin(struct smx_vqp *vqp)
 {
 	pthread_mutex_lock(&targets_lock);
 	vqp->tgt->handles = 1;
-	vqp->tgt->next = targets;
-	targets = vqp->tgt;
+	smx_dv_table_set(&targets, vqp->tgt->qpn, vqp->tgt);	/* where it was: needs no memory */
 	pthread_mutex_unlock(&targets_lock);
 }
 
