@@ -2,6 +2,8 @@
 /* The whole way in one thread of one process: post, execute, complete, poll.
  *
  * usage: local_bench [ROUNDS]
+ *        local_bench --count ROW REQUESTS
+ * Rows whose unit is requests have one in 32 signaled, unless their name says all; ROW is one of these, from 0.
  * Each row is measured ROUNDS times, alternating with its yardstick where it has one (memcpy, the plain C
  * loop for the same pattern), and printed as one line:
  *   name <tab> unit <tab> ours, one value a round <tab> yardstick, one value a round or "-"
@@ -26,6 +28,7 @@ struct bench {
 	uint8_t *src, *dst;
 	struct ibv_mr *src_mr, *dst_mr;
 	struct mlx5dv_mkey *mkey;
+	struct ibv_sge list[4], recv_sge;
 };
 
 __attribute__((noreturn)) static void die(const char *what)
@@ -145,56 +148,104 @@ static void open_all(struct bench *b)
 	b->mkey = mlx5dv_create_mkey(&mk);
 	if (!b->src_mr || !b->dst_mr || !b->ah || !b->mkey)
 		die("objects");
+	for (uint32_t i = 0; i < 4; i++)
+		b->list[i] = (struct ibv_sge){ (uintptr_t)b->src + i * 8192, 4096, b->src_mr->lkey };
+	b->recv_sge = (struct ibv_sge){ (uintptr_t)b->dst, 4096, b->dst_mr->lkey };
 	ibv_free_device_list(list);
 }
 
-static void wait_one(struct bench *b)
+static void wait_for(struct bench *b, uint32_t count)
 {
-	struct ibv_wc wc;
-	int n;
+	struct ibv_wc wc[SIGNAL_EVERY];
 
-	while (!(n = ibv_poll_cq(b->cq, 1, &wc)))
-		;
-	if (n < 0 || wc.status) {
-		fprintf(stderr, "completion: %s\n", n < 0 ? "poll failed" : ibv_wc_status_str(wc.status));
-		exit(1);
+	while (count) {
+		int n = ibv_poll_cq(b->cq, count < SIGNAL_EVERY ? (int)count : SIGNAL_EVERY, wc);
+
+		if (n < 0)
+			die("ibv_poll_cq");
+		for (int i = 0; i < n; i++) {
+			if (wc[i].status) {
+				fprintf(stderr, "completion: %s\n", ibv_wc_status_str(wc[i].status));
+				exit(1);
+			}
+		}
+		count -= (uint32_t)n;
 	}
 }
 
-/* count WRITEs (or memcpys) of len bytes, every `every`-th signaled, one doorbell each. RETURN seconds. */
-enum what { RC_WRITE, DC_WRITE, RC_READ, MEMCPY, MKEY_READ };
+enum what { RC_WRITE, DC_WRITE, RC_READ, MEMCPY, MKEY_READ, SEND, MR_LIST };
 
-static double run(struct bench *b, enum what what, uint32_t len, uint32_t count, uint32_t every)
+/* What a row posts: requests of len bytes, `batch` a doorbell, each `every`-th one signaled. */
+struct load { enum what what; uint32_t len, every, batch; };
+
+static void put(struct bench *b, const struct load *l, struct ibv_qp_ex *qp, struct mlx5dv_qp_ex *dv)
 {
-	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(what == DC_WRITE ? b->dci : b->rc);
+	switch (l->what) {
+	case RC_WRITE:
+	case DC_WRITE:
+		ibv_wr_rdma_write(qp, b->dst_mr->rkey, (uintptr_t)b->dst);
+		ibv_wr_set_sge(qp, b->src_mr->lkey, (uintptr_t)b->src, l->len);
+		if (l->what == DC_WRITE)
+			mlx5dv_wr_set_dc_addr(dv, b->ah, b->dct->qp_num, DC_KEY);
+		break;
+	case RC_READ:
+	case MKEY_READ:
+		if (l->what == RC_READ)
+			ibv_wr_rdma_read(qp, b->src_mr->rkey, (uintptr_t)b->src);
+		else
+			ibv_wr_rdma_read(qp, b->mkey->rkey, 0);
+		ibv_wr_set_sge(qp, b->dst_mr->lkey, (uintptr_t)b->dst, l->len);
+		break;
+	case MEMCPY:
+		mlx5dv_wr_memcpy(dv, b->dst_mr->lkey, (uintptr_t)b->dst, b->src_mr->lkey, (uintptr_t)b->src, l->len);
+		break;
+	case SEND:
+		ibv_wr_send(qp);
+		ibv_wr_set_sge(qp, b->src_mr->lkey, (uintptr_t)b->src, l->len);
+		break;
+	case MR_LIST:
+		qp->wr_flags |= IBV_SEND_INLINE;
+		mlx5dv_wr_mr_list(dv, b->mkey, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, 4, b->list);
+		break;
+	}
+}
+
+/* Receives for the next `count` messages. */
+static void receive(struct bench *b, uint32_t count)
+{
+	struct ibv_recv_wr wr[SIGNAL_EVERY], *bad;
+
+	for (uint32_t i = 0; i < count; i++)
+		wr[i] = (struct ibv_recv_wr){ .next = i + 1 < count ? &wr[i + 1] : NULL, .sg_list = &b->recv_sge,
+					      .num_sge = 1 };
+	if (count && ibv_post_recv(b->rc_peer, wr, &bad))
+		die("ibv_post_recv");
+}
+
+/* Posts count requests, and waits for the completions. Messages are received each `every` at once, at the other end.
+ * RETURN seconds. */
+static double run(struct bench *b, const struct load *l, uint32_t count)
+{
+	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(l->what == DC_WRITE ? b->dci : b->rc);
 	struct mlx5dv_qp_ex *dv = mlx5dv_qp_ex_from_ibv_qp_ex(qp);
 	double began = now();
 
-	for (uint32_t i = 1; i <= count; i++) {
-		int signal = i % every == 0 || i == count;
+	for (uint32_t left = count; left;) {
+		uint32_t round = left < l->every ? left : l->every;
 
-		ibv_wr_start(qp);
-		qp->wr_id = i;
-		qp->wr_flags = signal ? IBV_SEND_SIGNALED : 0;
-		if (what == MEMCPY) {
-			mlx5dv_wr_memcpy(dv, b->dst_mr->lkey, (uintptr_t)b->dst, b->src_mr->lkey,
-					 (uintptr_t)b->src, len);
-		} else if (what == RC_READ) {
-			ibv_wr_rdma_read(qp, b->src_mr->rkey, (uintptr_t)b->src);
-			ibv_wr_set_sge(qp, b->dst_mr->lkey, (uintptr_t)b->dst, len);
-		} else if (what == MKEY_READ) {
-			ibv_wr_rdma_read(qp, b->mkey->rkey, 0);
-			ibv_wr_set_sge(qp, b->dst_mr->lkey, (uintptr_t)b->dst, len);
-		} else {
-			ibv_wr_rdma_write(qp, b->dst_mr->rkey, (uintptr_t)b->dst);
-			ibv_wr_set_sge(qp, b->src_mr->lkey, (uintptr_t)b->src, len);
-			if (what == DC_WRITE)
-				mlx5dv_wr_set_dc_addr(dv, b->ah, b->dct->qp_num, DC_KEY);
+		if (l->what == SEND)
+			receive(b, round);
+		for (uint32_t i = 0; i < round; i++) {
+			if (i % l->batch == 0)
+				ibv_wr_start(qp);
+			qp->wr_id = left - i;
+			qp->wr_flags = i + 1 == round ? IBV_SEND_SIGNALED : 0;
+			put(b, l, qp, dv);
+			if ((i + 1 == round || (i + 1) % l->batch == 0) && ibv_wr_complete(qp))
+				die("ibv_wr_complete");
 		}
-		if (ibv_wr_complete(qp))
-			die("ibv_wr_complete");
-		if (signal)
-			wait_one(b);
+		wait_for(b, l->what == SEND ? round + 1 : 1);
+		left -= round;
 	}
 	return now() - began;
 }
@@ -211,7 +262,7 @@ static void set_layout(struct bench *b, uint32_t block, uint32_t stride, uint32_
 	if (registered++) {
 		if (ibv_post_send(b->rc, &inv, &bad))
 			die("LOCAL_INV");
-		wait_one(b);
+		wait_for(b, 1);
 	}
 	ibv_wr_start(qp);
 	qp->wr_flags = IBV_SEND_INLINE | IBV_SEND_SIGNALED;
@@ -219,7 +270,7 @@ static void set_layout(struct bench *b, uint32_t block, uint32_t stride, uint32_
 				 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, repeat, 1, &il);
 	if (ibv_wr_complete(qp))
 		die("mr_interleaved");
-	wait_one(b);
+	wait_for(b, 1);
 }
 
 static double plain_strided(struct bench *b, uint32_t block, uint32_t stride, uint32_t repeat, uint32_t times)
@@ -257,23 +308,34 @@ static void print_row(const char *name, const char *unit, const double *ours, co
 	fflush(stdout);
 }
 
+static const struct rate { const char *name; struct load load; } rate_rows[] = {
+	{ "RDMA WRITE 8 B, RC", { RC_WRITE, 8, SIGNAL_EVERY, 1 } },
+	{ "RDMA WRITE 8 B, RC, 32 a doorbell", { RC_WRITE, 8, SIGNAL_EVERY, 32 } },
+	{ "RDMA WRITE 64 B, RC", { RC_WRITE, 64, SIGNAL_EVERY, 1 } },
+	{ "RDMA WRITE 64 B, RC, 32 a doorbell", { RC_WRITE, 64, SIGNAL_EVERY, 32 } },
+	{ "RDMA WRITE 8 B, DC", { DC_WRITE, 8, SIGNAL_EVERY, 1 } },
+	{ "RDMA WRITE 8 B, DC, 32 a doorbell", { DC_WRITE, 8, SIGNAL_EVERY, 32 } },
+	{ "RDMA WRITE 64 B, DC", { DC_WRITE, 64, SIGNAL_EVERY, 1 } },
+	{ "RDMA WRITE 64 B, DC, 32 a doorbell", { DC_WRITE, 64, SIGNAL_EVERY, 32 } },
+	{ "RDMA WRITE 8 B, RC, all signaled", { RC_WRITE, 8, 1, 1 } },
+	{ "SEND to RECV 64 B, RC", { SEND, 64, SIGNAL_EVERY, 1 } },
+	{ "SEND to RECV 64 B, RC, 32 a doorbell", { SEND, 64, SIGNAL_EVERY, 32 } },
+	{ "mr_list(4)", { MR_LIST, 0, SIGNAL_EVERY, 1 } },
+	{ "mr_list(4), 32 a doorbell", { MR_LIST, 0, SIGNAL_EVERY, 32 } },
+	{ "memcpy request 64 B", { MEMCPY, 64, SIGNAL_EVERY, 1 } },
+	{ "memcpy request 64 B, 32 a doorbell", { MEMCPY, 64, SIGNAL_EVERY, 32 } },
+};
+enum { RATE_ROWS = sizeof(rate_rows) / sizeof(rate_rows[0]) };
+
 static void rates(struct bench *b, int rounds)
 {
-	static const struct { const char *name; enum what what; uint32_t len, every; } rows[] = {
-		{ "RDMA WRITE 8 B, RC, 1 in 32 signaled", RC_WRITE, 8, SIGNAL_EVERY },
-		{ "RDMA WRITE 64 B, RC, 1 in 32 signaled", RC_WRITE, 64, SIGNAL_EVERY },
-		{ "RDMA WRITE 8 B, DC, 1 in 32 signaled", DC_WRITE, 8, SIGNAL_EVERY },
-		{ "RDMA WRITE 64 B, DC, 1 in 32 signaled", DC_WRITE, 64, SIGNAL_EVERY },
-		{ "RDMA WRITE 8 B, RC, all signaled", RC_WRITE, 8, 1 },
-		{ "memcpy request 64 B, 1 in 32 signaled", MEMCPY, 64, SIGNAL_EVERY },
-	};
 	double ours[64];
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		run(b, rows[i].what, rows[i].len, 20000, rows[i].every);
+	for (const struct rate *row = rate_rows; row < rate_rows + RATE_ROWS; row++) {
+		run(b, &row->load, 20000);
 		for (int r = 0; r < rounds; r++)
-			ours[r] = 500000 / run(b, rows[i].what, rows[i].len, 500000, rows[i].every) / 1e6;
-		print_row(rows[i].name, "M requests/s", ours, NULL, rounds);
+			ours[r] = 500000 / run(b, &row->load, 500000) / 1e6;
+		print_row(row->name, "M requests/s", ours, NULL, rounds);
 	}
 }
 
@@ -289,10 +351,11 @@ static void copies(struct bench *b, int rounds)
 	double ours[64], other[64];
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const struct load load = { rows[i].what, rows[i].len, 1, 1 };
 		double gb = (double)rows[i].len * rows[i].times / 1e9;
 
 		for (int r = 0; r < rounds; r++) {
-			ours[r] = gb / run(b, rows[i].what, rows[i].len, rows[i].times, 1);
+			ours[r] = gb / run(b, &load, rows[i].times);
 			other[r] = gb / plain_memcpy(b, rows[i].len, rows[i].times);
 		}
 		print_row(rows[i].name, "GB/s, against memcpy", ours, other, rounds);
@@ -307,11 +370,12 @@ static void strided(struct bench *b, int rounds)
 
 	for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
 		uint32_t block = blocks[i], stride = block * 2, repeat = (1 << 18) / block, times = 200;
+		const struct load load = { MKEY_READ, block * repeat, 1, 1 };
 		double gb = (double)block * repeat * times / 1e9;
 
 		set_layout(b, block, stride, repeat);
 		for (int r = 0; r < rounds; r++) {
-			ours[r] = gb / run(b, MKEY_READ, block * repeat, times, 1);
+			ours[r] = gb / run(b, &load, times);
 			other[r] = gb / plain_strided(b, block, stride, repeat, times);
 		}
 		snprintf(name, sizeof(name), "strided READ, %u of every %u B", block, stride);
@@ -319,11 +383,26 @@ static void strided(struct bench *b, int rounds)
 	}
 }
 
+/* For a tool that counts instructions: one row, and nothing is printed. RETURN the exit code. */
+static int only_row(struct bench *b, const char *row, const char *count)
+{
+	unsigned long at = strtoul(row, NULL, 10), n = strtoul(count, NULL, 10);
+
+	if (at >= RATE_ROWS || !n || n > UINT32_MAX)
+		return 2;
+	run(b, &rate_rows[at].load, (uint32_t)n);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct bench b = { 0 };
 	int rounds = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 9;
 
+	if (argc == 4 && !strcmp(argv[1], "--count")) {
+		open_all(&b);
+		return only_row(&b, argv[2], argv[3]);
+	}
 	if (rounds < 1 || rounds > 64)
 		return 2;
 	open_all(&b);

@@ -12,6 +12,7 @@ import os
 import pathlib
 import platform
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import two_process
 
 ROUNDS = '9'
 POSTS = 51200         # requests a measurement of posting
+SHORT_RUN, LONG_RUN = 3200, 6400    # requests, where instructions are counted
 
 
 def rows_of(program, *args):
@@ -35,15 +37,34 @@ def spread(values):
     return f'{min(values):.3g}..{max(values):.3g}'
 
 
+def counted(command, env=None, prefix=(), options=()):
+    """Instructions of a run, as callgrind counts them."""
+    with tempfile.TemporaryDirectory() as tmp:
+        done = subprocess.run([*prefix, 'valgrind', '--tool=callgrind', f'--callgrind-out-file={tmp}/out', *options,
+                               *command], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                              check=True)
+    return int(re.search(r'Collected : (\d+)', done.stderr)[1])
+
+
+def request_instructions(program, row):
+    """Two runs of different length; what is not the requests' cancels out."""
+    short, long = (counted([str(program), '--count', str(row), str(n)]) for n in (SHORT_RUN, LONG_RUN))
+    return (long - short) / (LONG_RUN - SHORT_RUN)
+
+
 def local(build):
+    program = build / 'bench' / 'local_bench'
+    valgrind = shutil.which('valgrind')
     print(f'{"posted, executed, completed, polled; one thread":<44} {"median":>8} {"min..max":>14} {"against":>8} {"ratio":>6}')
-    for name, unit, ours, other in rows_of(build / 'bench' / 'local_bench', ROUNDS):
+    for row, (name, unit, ours, other) in enumerate(rows_of(program, ROUNDS)):
         line = f'{name:<44} {statistics.median(ours):>8.3g} {spread(ours):>14} '
         if other:
             ratio = statistics.median(a / b for a, b in zip(ours, other))
             line += f'{statistics.median(other):>8.3g} {ratio:>6.2f}  {unit}'
         else:
             line += f'{"":>8} {"":>6}  {unit}'
+            if valgrind:
+                line += f', {request_instructions(program, row):.0f} instructions each'
         print(line, flush=True)
 
 
@@ -71,11 +92,8 @@ class Poster:
 
     def instructions(self, builder, batch, lock, requests=6400):
         """A request's, exactly: only posting is collected."""
-        with tempfile.TemporaryDirectory() as tmp:
-            done = subprocess.run([*self.prefix, 'valgrind', '--tool=callgrind', '--collect-atstart=no',
-                                   f'--callgrind-out-file={tmp}/out', self.program, str(builder), str(batch), str(lock),
-                                   str(requests)], env=self.env, stderr=subprocess.PIPE, text=True, check=True)
-        return int(re.search(r'Collected : (\d+)', done.stderr)[1]) / requests
+        return counted([self.program, str(builder), str(batch), str(lock), str(requests)], env=self.env,
+                       prefix=self.prefix, options=['--collect-atstart=no']) / requests
 
 
 def posting(build):
