@@ -249,8 +249,7 @@ static enum step start(struct smx_dev *dev, struct smx_qp *qp, struct smx_reques
 		smx_req_fail_later(dev, qp, st, at, check);
 		return STEP_ON;
 	}
-	if (st->una_psn == st->next_psn && !smx_port_is_own(dev->port, dev->req_work->frame.dst_qpn) &&
-	    smx_direct_run(dev, qp, st))
+	if (st->una_psn == st->next_psn && smx_direct_run(dev, qp, st))
 		return STEP_ON;
 
 	count = qp->attr.type == SMX_QP_UD ? 1 : packets(req->length, smx_req_mtu(dev, qp));
