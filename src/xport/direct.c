@@ -14,13 +14,19 @@ enum {
 /* ------------------------------------------------------------------ what others may do */
 
 /* The first request to a queue pair in RTR raises an event, and so is a frame. */
-static uint32_t rights_of(const struct smx_qp *qp)
+static inline bool is_able(const struct smx_qp *qp)
 {
-	bool able = qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
-		    (qp->state == IBV_QPS_RTR && (qp->attr.type == SMX_QP_DCT || qp->resp->established));
-	bool reads = qp->attr.type == SMX_QP_DCT || qp->cur.max_dest_rd_atomic;
-	uint32_t rights = able ? smx_direct_rights(qp->cur.qp_access_flags) : 0;
+	return qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
+	       (qp->state == IBV_QPS_RTR && (qp->attr.type == SMX_QP_DCT || qp->resp->established));
+}
 
+static inline uint32_t rights_of(const struct smx_qp *qp)
+{
+	bool reads = qp->attr.type == SMX_QP_DCT || qp->cur.max_dest_rd_atomic;
+	uint32_t rights = smx_direct_rights(qp->cur.qp_access_flags);
+
+	if (!is_able(qp))
+		return 0;
 	return reads ? rights : rights & SMX_MAY_WRITE;
 }
 
@@ -55,30 +61,84 @@ void smx_direct_withdraw(struct smx_dev *dev, const struct smx_qp *qp)
 		dev->port->ops->publish_qp(dev->port, &(struct smx_port_qp){ .qpn = qp->qpn });
 }
 
-/* ------------------------------------------------------------------ within the process */
+/* ------------------------------------------------------------------ whom, and what */
 
-static bool serves(const struct smx_qp *qp, const struct smx_port_request *r)
+/* A request that is being carried out. */
+struct job {
+	struct smx_dev *dev;
+	struct smx_qp *qp;
+	struct smx_requester *st;
+	const struct smx_send_req *req;
+	const struct smx_qp *target;	/* NULL: it is not in this process */
+	uint8_t *flat;			/* the requester's own memory lies together here; NULL: walk says where it is */
+	struct smx_walk *walk;
+	uint32_t at;			/* block counter of its WQE */
+	struct smx_port_request asked;	/* what the target decides about */
+};
+
+static uint32_t right_of(uint8_t opcode)
+{
+	if (opcode == SMX_OP_RDMA_WRITE)
+		return SMX_MAY_WRITE;
+	if (!smx_op_is_read(opcode))
+		return 0;
+	return opcode == SMX_OP_RDMA_READ ? SMX_MAY_READ : SMX_MAY_ATOMIC;
+}
+
+/* Fills in who is asked for what, and whether he is here. RETURN false for requests that always take a frame. */
+static inline bool ask(struct job *j)
+{
+	struct smx_port_request *r = &j->asked;
+	const struct smx_qp *qp = j->qp;
+
+	r->right = right_of(j->req->opcode);
+	if (!r->right || !j->req->length)
+		return false;
+	if (qp->attr.type == SMX_QP_RC) {
+		r->transport = SMX_TP_RC;
+		r->dst_qpn = qp->cur.dest_qp_num;
+		/* A connection whose ends were given different numbers is to fail as it does on a wire. */
+		r->psn = j->st->next_psn;
+		r->agreed = j->st->una_psn != (qp->cur.sq_psn & SMX_PSN_MASK);
+	} else if (qp->attr.type == SMX_QP_DCI) {
+		if (!smx_av_has_source(j->dev, j->req->av))
+			return false;	/* as a frame it is refused */
+		r->transport = SMX_TP_DC;
+		r->dst_qpn = from_be32(j->req->av->dqp_dct) & 0xffffff;
+		r->dc_key = from_be64(j->req->av->dc_key);
+	} else {
+		return false;
+	}
+	r->src_qpn = qp->qpn;
+	r->mtu_bytes = (uint16_t)(128u << qp->cur.path_mtu);
+	r->rkey = j->req->rkey;
+	r->va = j->req->raddr;
+	r->length = j->req->length;
+	j->target = smx_qp_find(j->dev, r->dst_qpn);
+	/* What would be delivered here is looked for nowhere else. */
+	return j->target ? j->dev->attr.direct :
+			   j->dev->port->ops->reach && !smx_port_is_own(j->dev->port, r->dst_qpn);
+}
+
+static inline bool serves(const struct smx_qp *qp, const struct smx_port_request *r)
 {
 	if ((128u << qp->cur.path_mtu) != r->mtu_bytes || !(rights_of(qp) & r->right))
 		return false;
-	if (qp->attr.type == SMX_QP_DCT)
-		return r->transport == SMX_TP_DC && qp->attr.dc_key == r->dc_key;
-	return r->transport == SMX_TP_RC && qp->cur.dest_qp_num == r->src_qpn &&
+	if (r->transport == SMX_TP_DC)
+		return qp->attr.type == SMX_QP_DCT && qp->attr.dc_key == r->dc_key;
+	return qp->attr.type == SMX_QP_RC && qp->cur.dest_qp_num == r->src_qpn &&
 	       (r->agreed || qp->resp->one->epsn == r->psn);
 }
 
 /* As the port's reach(), where the target's objects are at hand. */
-static void *reach_here(struct smx_dev *dev, const struct smx_port_request *r, uint64_t off, uint64_t *length)
+static inline void *reach_here(const struct job *j, uint64_t off, uint64_t *length)
 {
-	const struct smx_qp *qp = smx_qp_find(dev, r->dst_qpn);
-	const struct smx_mkey *mkey = smx_mkey_find(dev, r->rkey);
+	const struct smx_mkey *mkey = smx_mkey_find(j->dev, j->asked.rkey);
+	const struct smx_port_request *r = &j->asked;
 	uint64_t at;
 
-	if (!dev->attr.direct || !qp || !mkey || (qp->attr.type != SMX_QP_RC && qp->attr.type != SMX_QP_DCT) ||
-	    !serves(qp, r))
-		return NULL;
-	if (mkey->attr.kind != SMX_MKEY_DIRECT || mkey->free || mkey->attr.pd != qp->attr.pd ||
-	    !(smx_direct_rights(mkey->attr.access) & r->right))
+	if (!mkey || !serves(j->target, r) || mkey->attr.kind != SMX_MKEY_DIRECT || mkey->free ||
+	    mkey->attr.pd != j->target->attr.pd || !(smx_direct_rights(mkey->attr.access) & r->right))
 		return NULL;
 	at = r->va - mkey->attr.start;
 	if (at > mkey->attr.length || mkey->attr.length - at < r->length)
@@ -89,107 +149,43 @@ static void *reach_here(struct smx_dev *dev, const struct smx_port_request *r, u
 	return (uint8_t *)mkey->attr.host + at + off;
 }
 
-/* ------------------------------------------------------------------ carrying out */
-
-/* A request that is being carried out. */
-struct job {
-	struct smx_dev *dev;
-	struct smx_qp *qp;
-	struct smx_requester *st;
-	const struct smx_send_req *req;
-	uint32_t at;			/* block counter of its WQE */
-	bool here;			/* its target is in this process */
-	/* The requester's own memory: it lies together here; or, when flat is NULL, walk says where it is. */
-	uint8_t *flat;
-	struct smx_walk *walk;
-	struct smx_port_request asked;
-};
-
-static uint32_t right_of(uint8_t opcode)
-{
-	switch (opcode) {
-	case SMX_OP_RDMA_WRITE:
-		return SMX_MAY_WRITE;
-	case SMX_OP_RDMA_READ:
-		return SMX_MAY_READ;
-	case SMX_OP_ATOMIC_CS:
-	case SMX_OP_ATOMIC_FA:
-	case SMX_OP_ATOMIC_MASKED_CS:
-	case SMX_OP_ATOMIC_MASKED_FA:
-		return SMX_MAY_ATOMIC;
-	default:
-		return 0;
-	}
-}
-
-/* Fills in what is asked of whom. RETURN false for requests that always take a frame. */
-static bool ask(struct job *j)
-{
-	struct smx_port_request *r = &j->asked;
-	const struct smx_qp *qp = j->qp;
-
-	r->right = right_of(j->req->opcode);
-	if (!r->right || !j->req->length)
-		return false;
-	switch (qp->attr.type) {
-	case SMX_QP_RC:
-		r->transport = SMX_TP_RC;
-		r->dst_qpn = qp->cur.dest_qp_num;
-		/* A connection whose ends were given different numbers is to fail as it does on a wire. */
-		r->psn = j->st->next_psn;
-		r->agreed = j->st->una_psn != (qp->cur.sq_psn & SMX_PSN_MASK);
-		break;
-	case SMX_QP_DCI:
-		if (!smx_av_has_source(j->dev, j->req->av))
-			return false;	/* as a frame it is refused */
-		r->transport = SMX_TP_DC;
-		r->dst_qpn = from_be32(j->req->av->dqp_dct) & 0xffffff;
-		r->dc_key = from_be64(j->req->av->dc_key);
-		break;
-	default:
-		return false;
-	}
-	r->src_qpn = qp->qpn;
-	r->mtu_bytes = (uint16_t)smx_req_mtu(j->dev, qp);
-	r->rkey = j->req->rkey;
-	r->va = j->req->raddr;
-	r->length = j->req->length;
-	j->here = smx_port_is_own(j->dev->port, r->dst_qpn);
-	return true;
-}
-
-static void *reach(const struct job *j, uint64_t off, uint64_t *length)
+static inline void *reach(const struct job *j, uint64_t off, uint64_t *length)
 {
 	struct smx_port *port = j->dev->port;
 
-	if (j->here)
-		return reach_here(j->dev, &j->asked, off, length);
-	return port->ops->reach ? port->ops->reach(port, &j->asked, off, length) : NULL;
+	return j->target ? reach_here(j, off, length) : port->ops->reach(port, &j->asked, off, length);
 }
 
 /* RETURN false when what was done may have been for nothing. */
-static bool reached(const struct job *j)
+static inline bool reached(const struct job *j)
 {
-	return j->here || j->dev->port->ops->reached(j->dev->port);
+	return j->target || j->dev->port->ops->reached(j->dev->port);
+}
+
+/* ------------------------------------------------------------------ carrying out */
+
+static __attribute__((noinline)) bool walk_own(struct job *j, enum smx_dma_role role, uint64_t off)
+{
+	const struct smx_send_req *req = j->req;
+	struct smx_dma_fault fault;
+
+	j->walk = &j->dev->req_work->walk;
+	smx_walk_list(j->walk, j->dev, j->qp->attr.pd, j->qp->qpn, role, req->sge, req->sge_count);
+	if (off)
+		return !smx_walk_skip(j->walk, off, &fault);
+	return smx_walk_check(j->walk, req->length, &fault) == req->length;
 }
 
 /* Looks at all of the requester's own memory before anything is done; the walk stands at off. RETURN whether all is
  * well. */
-static bool look_at_own(struct job *j, uint64_t off)
+static inline bool look_at_own(struct job *j, uint64_t off)
 {
-	const struct smx_send_req *req = j->req;
-	enum smx_dma_role role = req->opcode == SMX_OP_RDMA_WRITE ? SMX_DMA_GATHER : SMX_DMA_SCATTER;
-	const struct smx_pd *pd = j->qp->attr.pd;
-	struct smx_dma_fault fault;
+	enum smx_dma_role role = j->asked.right == SMX_MAY_WRITE ? SMX_DMA_GATHER : SMX_DMA_SCATTER;
 
-	j->walk = &j->dev->req_work->walk;
-	j->flat = req->sge_count == 1 ? smx_dma_together(j->dev, pd, j->qp->qpn, role, &req->sge[0]) : NULL;
-	if (j->flat)
-		return true;
-	smx_walk_list(j->walk, j->dev, pd, j->qp->qpn, role, req->sge, req->sge_count);
-	if (off)
-		return !smx_walk_skip(j->walk, off, &fault);
-	return smx_walk_check(j->walk, req->length, &fault) == req->length;
+	j->flat = NULL;
+	if (j->req->sge_count == 1)
+		j->flat = smx_dma_together(j->dev, j->qp->attr.pd, j->qp->qpn, role, &j->req->sge[0]);
+	return j->flat || walk_own(j, role, off);
 }
 
 static bool walk_out(struct smx_walk *src, uint8_t *to, uint64_t n)
@@ -212,20 +208,22 @@ static bool walk_in(struct smx_walk *dst, const uint8_t *from, uint64_t n)
 	return !smx_dma_write(dst, from, n, &done, &fault) && done == n;
 }
 
-static bool copy_part(const struct job *j, uint8_t *there, uint64_t off, uint64_t n)
+static inline bool copy_part(const struct job *j, uint8_t *there, uint64_t off, uint64_t n)
 {
-	bool write = j->req->opcode == SMX_OP_RDMA_WRITE;
+	bool write = j->asked.right == SMX_MAY_WRITE;
+	uint8_t *own = j->flat + off;
 	const void *bad;
 
 	if (!j->flat)
 		return write ? walk_out(j->walk, there, n) : walk_in(j->walk, there, n);
-	return write ? j->dev->attr.env.copy(there, j->flat + off, n, &bad) :
-		       j->dev->attr.env.copy(j->flat + off, there, n, &bad);
+	if ((uintptr_t)there - (uintptr_t)own < n || (uintptr_t)own - (uintptr_t)there < n)
+		return false;	/* one process's: a frame is copied with care */
+	return write ? j->dev->attr.env.copy(there, own, n, &bad) : j->dev->attr.env.copy(own, there, n, &bad);
 }
 
-static void done(const struct job *j, const void *inline_data)
+static inline void done(const struct job *j, const void *inline_data)
 {
-	if (!j->here)
+	if (!j->target)
 		j->dev->port->direct++;
 	smx_req_done(j->dev, j->qp, j->st, inline_data);
 }
@@ -290,7 +288,7 @@ static bool run_atomic(const struct job *j)
 }
 
 /* RETURN how many bytes from off on were copied; 0 when that cannot be. */
-static uint64_t run_part(const struct job *j, uint64_t off)
+static inline uint64_t run_part(const struct job *j, uint64_t off)
 {
 	uint64_t n;
 	uint8_t *there = reach(j, off, &n);
@@ -308,10 +306,15 @@ bool smx_direct_run(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester
 {
 	const struct smx_send_req *req = &dev->req_work->tx;
 	uint64_t off = st->direct_off < req->length ? st->direct_off : 0, n;
-	struct job j = { .dev = dev, .qp = qp, .st = st, .req = req, .at = at };
 	uint8_t cqe_bytes[64];
 	bool to_cqe;
+	struct job j;
 
+	j.dev = dev;
+	j.qp = qp;
+	j.st = st;
+	j.req = req;
+	j.at = at;
 	st->direct_off = 0;
 	if (!ask(&j) || !look_at_own(&j, off))
 		return false;

@@ -710,7 +710,8 @@ bool smx_req_run(struct smx_dev *dev, struct smx_qp *qp)
 	}
 	if (!qp->req)
 		return false;
-	smx_req_leave_blocked(dev, qp);
+	if (qp->blocked)
+		smx_req_leave_blocked(dev, qp);
 	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE) {
 		smx_req_flush_all(dev, qp, false);
 		return false;

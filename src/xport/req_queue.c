@@ -93,8 +93,6 @@ void smx_req_leave_blocked(struct smx_dev *dev, struct smx_qp *qp)
 {
 	struct smx_qp **at = &dev->blocked;
 
-	if (!qp->blocked)
-		return;
 	while (*at != qp)
 		at = &(*at)->blocked_next;
 	*at = qp->blocked_next;
@@ -110,7 +108,8 @@ void smx_req_destroy(struct smx_qp *qp)
 	if (dev) {
 		leave_ready_list(dev, qp);
 		leave_watch_list(dev, qp);
-		smx_req_leave_blocked(dev, qp);
+		if (qp->blocked)
+			smx_req_leave_blocked(dev, qp);
 		smx_timer_clear(dev, qp);
 	}
 	free(qp->req);
@@ -209,8 +208,7 @@ struct smx_where smx_req_where(const struct smx_qp *qp, uint32_t at)
 	return where;
 }
 
-/* The doorbell record cannot be believed, so nothing rung after it can. */
-static void overrun(struct smx_dev *dev, struct smx_qp *qp, uint16_t added)
+void smx_sq_overrun(struct smx_dev *dev, struct smx_qp *qp, uint16_t added)
 {
 	struct smx_where where = smx_req_where(qp, qp->sq.pi);
 
@@ -222,24 +220,6 @@ static void overrun(struct smx_dev *dev, struct smx_qp *qp, uint16_t added)
 	smx_req_flush_all(dev, qp, true);
 	smx_cq_put_error(dev, qp->attr.send_cq, SMX_CHECK_WQE_OVERRUN, &where, 0);
 	smx_qp_fatal(dev, qp, SMX_CHECK_WQE_OVERRUN);
-}
-
-bool smx_sq_read_doorbell(struct smx_dev *dev, struct smx_qp *qp)
-{
-	struct smx_sq *sq = &qp->sq;
-	uint16_t added;
-
-	if (!sq->bb_count || qp->sq_halted)
-		return !qp->sq_halted;
-	added = (uint16_t)(be32_load_acquire((const uint32_t *)sq->dbrec + SMX_DBREC_SND) - sq->pi);
-	if (!added)
-		return true;
-	if (added > sq->bb_count - (sq->pi - sq->ci)) {
-		overrun(dev, qp, added);
-		return false;
-	}
-	sq->pi += added;
-	return true;
 }
 
 static void append(struct smx_qp *qp, struct smx_requester *st, uint32_t at)

@@ -169,12 +169,28 @@ void smx_req_fail_front(struct smx_dev *dev, struct smx_qp *qp, struct smx_reque
 bool smx_req_refetch(struct smx_dev *dev, struct smx_qp *qp, uint32_t at, struct smx_send_req *out);
 
 /* req_queue.c: the send queue as blocks, slots and lists. */
+/* The doorbell record cannot be believed, so nothing rung after it can: the queue pair goes into error. */
+void smx_sq_overrun(struct smx_dev *dev, struct smx_qp *qp, uint16_t added) __attribute__((cold));
 /* Takes over the producer index from the doorbell record. RETURN false if it claims more than the
  * ring holds: the queue pair is in error then. */
-bool smx_sq_read_doorbell(struct smx_dev *dev, struct smx_qp *qp);
+static inline bool smx_sq_read_doorbell(struct smx_dev *dev, struct smx_qp *qp)
+{
+	struct smx_sq *sq = &qp->sq;
+	uint16_t added;
+
+	if (!sq->bb_count || qp->sq_halted)
+		return !qp->sq_halted;
+	added = (uint16_t)(be32_load_acquire((const uint32_t *)sq->dbrec + SMX_DBREC_SND) - sq->pi);
+	if (added > sq->bb_count - (sq->pi - sq->ci)) {
+		smx_sq_overrun(dev, qp, added);
+		return false;
+	}
+	sq->pi += added;
+	return true;
+}
 /* Cuts what was rung into WQEs and gives each to its stream. */
 void smx_sq_assign(struct smx_dev *dev, struct smx_qp *qp);
-/* Takes qp off dev->blocked, if it is there. */
+/* Takes qp, which is there, off dev->blocked. */
 void smx_req_leave_blocked(struct smx_dev *dev, struct smx_qp *qp);
 /* Takes the oldest WQE out of the stream's list, completed. */
 void smx_sq_retire(struct smx_qp *qp, struct smx_requester *st);
