@@ -69,11 +69,13 @@ struct job {
 	struct smx_qp *qp;
 	struct smx_requester *st;
 	const struct smx_send_req *req;
-	const struct smx_qp *target;	/* NULL: it is not in this process */
-	uint8_t *flat;			/* the requester's own memory lies together here; NULL: walk says where it is */
-	struct smx_walk *walk;
 	uint32_t at;			/* block counter of its WQE */
-	struct smx_port_request asked;	/* what the target decides about */
+	uint32_t right;			/* the enum smx_port_right that it needs */
+	uint32_t dst_qpn;
+	uint64_t dc_key;		/* DC */
+	uint8_t *there;			/* the target's memory, in this process; NULL: the port is asked for it */
+	uint8_t *flat;			/* the requester's own lies together here; NULL: walk says where it is */
+	struct smx_walk *walk;
 };
 
 static uint32_t right_of(uint8_t opcode)
@@ -85,81 +87,107 @@ static uint32_t right_of(uint8_t opcode)
 	return opcode == SMX_OP_RDMA_READ ? SMX_MAY_READ : SMX_MAY_ATOMIC;
 }
 
-/* Fills in who is asked for what, and whether he is here. RETURN false for requests that always take a frame. */
-static inline bool ask(struct job *j)
+/* Fills in whom it is for. RETURN false for requests that always take a frame. */
+static inline bool address(struct job *j)
 {
-	struct smx_port_request *r = &j->asked;
 	const struct smx_qp *qp = j->qp;
 
-	r->right = right_of(j->req->opcode);
-	if (!r->right || !j->req->length)
-		return false;
 	if (qp->attr.type == SMX_QP_RC) {
-		r->transport = SMX_TP_RC;
-		r->dst_qpn = qp->cur.dest_qp_num;
-		/* A connection whose ends were given different numbers is to fail as it does on a wire. */
-		r->psn = j->st->next_psn;
-		r->agreed = j->st->una_psn != (qp->cur.sq_psn & SMX_PSN_MASK);
-	} else if (qp->attr.type == SMX_QP_DCI) {
-		if (!smx_av_has_source(j->dev, j->req->av))
-			return false;	/* as a frame it is refused */
-		r->transport = SMX_TP_DC;
-		r->dst_qpn = from_be32(j->req->av->dqp_dct) & 0xffffff;
-		r->dc_key = from_be64(j->req->av->dc_key);
-	} else {
-		return false;
+		j->dst_qpn = qp->cur.dest_qp_num;
+		j->dc_key = 0;
+		return true;
 	}
-	r->src_qpn = qp->qpn;
-	r->mtu_bytes = (uint16_t)(128u << qp->cur.path_mtu);
-	r->rkey = j->req->rkey;
-	r->va = j->req->raddr;
-	r->length = j->req->length;
-	j->target = smx_qp_find(j->dev, r->dst_qpn);
-	/* What would be delivered here is looked for nowhere else. */
-	return j->target ? j->dev->attr.direct :
-			   j->dev->port->ops->reach && !smx_port_is_own(j->dev->port, r->dst_qpn);
-}
-
-static inline bool serves(const struct smx_qp *qp, const struct smx_port_request *r)
-{
-	if ((128u << qp->cur.path_mtu) != r->mtu_bytes || !(rights_of(qp) & r->right))
+	/* With a source that is none it is refused, as a frame. */
+	if (qp->attr.type != SMX_QP_DCI || !smx_av_has_source(j->dev, j->req->av))
 		return false;
-	if (r->transport == SMX_TP_DC)
-		return qp->attr.type == SMX_QP_DCT && qp->attr.dc_key == r->dc_key;
-	return qp->attr.type == SMX_QP_RC && qp->cur.dest_qp_num == r->src_qpn &&
-	       (r->agreed || qp->resp->one->epsn == r->psn);
+	j->dst_qpn = from_be32(j->req->av->dqp_dct) & 0xffffff;
+	j->dc_key = from_be64(j->req->av->dc_key);
+	return true;
 }
 
-/* As the port's reach(), where the target's objects are at hand. */
-static inline void *reach_here(const struct job *j, uint64_t off, uint64_t *length)
+/* Has the responder answered to a number of this sender's before? A connection whose ends were given different ones is
+ * to fail as it does on a wire. */
+static inline bool is_agreed(const struct job *j)
 {
-	const struct smx_mkey *mkey = smx_mkey_find(j->dev, j->asked.rkey);
-	const struct smx_port_request *r = &j->asked;
+	return j->st->una_psn != (j->qp->cur.sq_psn & SMX_PSN_MASK);
+}
+
+static inline bool serves(const struct smx_qp *target, const struct job *j)
+{
+	if (target->cur.path_mtu != j->qp->cur.path_mtu || !(rights_of(target) & j->right))
+		return false;
+	if (j->qp->attr.type == SMX_QP_DCI)
+		return target->attr.type == SMX_QP_DCT && target->attr.dc_key == j->dc_key;
+	return target->attr.type == SMX_QP_RC && target->cur.dest_qp_num == j->qp->qpn &&
+	       (is_agreed(j) || target->resp->one->epsn == j->st->next_psn);
+}
+
+/* As the port's reach(), where the target's objects are at hand: keys and rights do not change during a turn. RETURN
+ * where the memory is that the request names. */
+static inline uint8_t *reach_here(const struct job *j, const struct smx_qp *target)
+{
+	const struct smx_mkey *mkey = smx_mkey_find(j->dev, j->req->rkey);
+	const struct smx_send_req *req = j->req;
 	uint64_t at;
 
-	if (!mkey || !serves(j->target, r) || mkey->attr.kind != SMX_MKEY_DIRECT || mkey->free ||
-	    mkey->attr.pd != j->target->attr.pd || !(smx_direct_rights(mkey->attr.access) & r->right))
+	if (!mkey || !serves(target, j) || mkey->attr.kind != SMX_MKEY_DIRECT || mkey->free ||
+	    mkey->attr.pd != target->attr.pd || !(smx_direct_rights(mkey->attr.access) & j->right))
 		return NULL;
-	at = r->va - mkey->attr.start;
-	if (at > mkey->attr.length || mkey->attr.length - at < r->length)
+	at = req->raddr - mkey->attr.start;
+	if (at > mkey->attr.length || mkey->attr.length - at < req->length)
 		return NULL;
-	if (r->right == SMX_MAY_ATOMIC && (r->va | ((uintptr_t)mkey->attr.host + at)) & 7)
+	if (j->right == SMX_MAY_ATOMIC && (req->raddr | ((uintptr_t)mkey->attr.host + at)) & 7)
 		return NULL;
-	*length = r->length - off;
-	return (uint8_t *)mkey->attr.host + at + off;
+	return (uint8_t *)mkey->attr.host + at;
 }
 
-static inline void *reach(const struct job *j, uint64_t off, uint64_t *length)
+/* RETURN whether the target is here and lets us, or the port may know it. What would be delivered here is looked for
+ * nowhere else. */
+static inline bool find_target(struct job *j)
+{
+	const struct smx_qp *target = smx_qp_find(j->dev, j->dst_qpn);
+
+	j->there = NULL;
+	if (!target)
+		return j->dev->port->ops->reach && !smx_port_is_own(j->dev->port, j->dst_qpn);
+	if (j->dev->attr.direct)
+		j->there = reach_here(j, target);
+	return j->there;
+}
+
+static __attribute__((noinline)) void *reach_far(const struct job *j, uint64_t off, uint64_t *length)
 {
 	struct smx_port *port = j->dev->port;
+	const struct smx_port_request r = {
+		.src_qpn = j->qp->qpn,
+		.dst_qpn = j->dst_qpn,
+		.rkey = j->req->rkey,
+		.right = j->right,
+		.va = j->req->raddr,
+		.length = j->req->length,
+		.dc_key = j->dc_key,
+		.psn = j->st->next_psn,
+		.agreed = is_agreed(j),
+		.transport = j->qp->attr.type == SMX_QP_DCI ? SMX_TP_DC : SMX_TP_RC,
+		.mtu_bytes = (uint16_t)(128u << j->qp->cur.path_mtu),
+	};
 
-	return j->target ? reach_here(j, off, length) : port->ops->reach(port, &j->asked, off, length);
+	return port->ops->reach(port, &r, off, length);
+}
+
+/* Where byte off of the target's memory is, of which *length lie together; NULL: not to be had. */
+static inline uint8_t *reach(const struct job *j, uint64_t off, uint64_t *length)
+{
+	if (!j->there)
+		return reach_far(j, off, length);
+	*length = j->req->length - off;
+	return j->there + off;
 }
 
 /* RETURN false when what was done may have been for nothing. */
 static inline bool reached(const struct job *j)
 {
-	return j->target || j->dev->port->ops->reached(j->dev->port);
+	return j->there || j->dev->port->ops->reached(j->dev->port);
 }
 
 /* ------------------------------------------------------------------ carrying out */
@@ -180,7 +208,7 @@ static __attribute__((noinline)) bool walk_own(struct job *j, enum smx_dma_role 
  * well. */
 static inline bool look_at_own(struct job *j, uint64_t off)
 {
-	enum smx_dma_role role = j->asked.right == SMX_MAY_WRITE ? SMX_DMA_GATHER : SMX_DMA_SCATTER;
+	enum smx_dma_role role = j->right == SMX_MAY_WRITE ? SMX_DMA_GATHER : SMX_DMA_SCATTER;
 
 	j->flat = NULL;
 	if (j->req->sge_count == 1)
@@ -210,7 +238,7 @@ static bool walk_in(struct smx_walk *dst, const uint8_t *from, uint64_t n)
 
 static inline bool copy_part(const struct job *j, uint8_t *there, uint64_t off, uint64_t n)
 {
-	bool write = j->asked.right == SMX_MAY_WRITE;
+	bool write = j->right == SMX_MAY_WRITE;
 	uint8_t *own = j->flat + off;
 	const void *bad;
 
@@ -223,7 +251,7 @@ static inline bool copy_part(const struct job *j, uint8_t *there, uint64_t off, 
 
 static inline void done(const struct job *j, const void *inline_data)
 {
-	if (!j->target)
+	if (!j->there)
 		j->dev->port->direct++;
 	smx_req_done(j->dev, j->qp, j->st, inline_data);
 }
@@ -232,7 +260,7 @@ static struct smx_where where_of(const struct job *j)
 {
 	return (struct smx_where){
 		.qpn = j->qp->qpn,
-		.peer_qpn = j->asked.dst_qpn,
+		.peer_qpn = j->dst_qpn,
 		.wqe_index = (uint16_t)j->at,
 		.opcode = j->req->opcode,
 		.cookie = j->qp->attr.cookie,
@@ -316,11 +344,12 @@ bool smx_direct_run(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester
 	j.req = req;
 	j.at = at;
 	st->direct_off = 0;
-	if (!ask(&j) || !look_at_own(&j, off))
+	j.right = right_of(req->opcode);
+	if (!j.right || !req->length || !address(&j) || !find_target(&j) || !look_at_own(&j, off))
 		return false;
-	if (j.asked.right == SMX_MAY_ATOMIC)
+	if (j.right == SMX_MAY_ATOMIC)
 		return run_atomic(&j);
-	to_cqe = j.asked.right == SMX_MAY_READ && smx_comp_fits_cqe(dev, qp, req);
+	to_cqe = j.right == SMX_MAY_READ && smx_comp_fits_cqe(dev, qp, req);
 	if (to_cqe) {
 		memset(cqe_bytes, 0, sizeof(cqe_bytes));
 		j.flat = cqe_bytes;

@@ -15,8 +15,10 @@ enum step { STEP_ON, STEP_STALL, STEP_FULL, STEP_SEND };
 
 static bool is_local(uint8_t opcode)
 {
-	return opcode == SMX_OP_NOP || opcode == SMX_OP_UMR || opcode == SMX_OP_LOCAL_INVAL ||
-	       opcode == SMX_OP_MMO || opcode == SMX_OP_TAG_MATCHING;
+	const uint64_t local = 1ull << SMX_OP_NOP | 1ull << SMX_OP_UMR | 1ull << SMX_OP_LOCAL_INVAL |
+			       1ull << SMX_OP_MMO | 1ull << SMX_OP_TAG_MATCHING;
+
+	return opcode < 64 && local >> opcode & 1;
 }
 
 static bool is_send(uint8_t opcode)
@@ -123,6 +125,8 @@ static smx_outcome check_request(struct smx_dev *dev, const struct smx_qp *qp, u
 {
 	uint64_t limit = qp->attr.type == SMX_QP_UD ? smx_req_mtu(dev, qp) : SMX_MESSAGE_MAX_BYTES;
 
+	if (req->opcode == SMX_OP_RDMA_WRITE && at == qp->sq.fetched && req->length <= limit)
+		return SMX_CHECK_NONE;	/* the commonest case, in few words */
 	if (at != qp->sq.fetched && req->bb_count > smx_sq_slot(qp, at)->bb_count)
 		return refuse_length(dev, qp, at, SMX_CHECK_WQE_LENGTH,
 				     (uint64_t)req->bb_count * SMX_WQE_BB,
