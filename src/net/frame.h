@@ -69,7 +69,6 @@ struct smx_frame {
 	uint32_t dc_nonce;	/* DC: of the DCI since its last RESET, which tells it from one before with its
 				   number; answers carry it back */
 	uint32_t mtu_bytes;	/* sender's path MTU */
-	bool agreed;		/* to reach(): the responder has answered to a number of this sender's before */
 	/* path */
 	uint8_t sgid[16], dgid[16];
 	uint8_t sgid_index, hop_limit, traffic_class, sl;

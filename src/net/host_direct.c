@@ -118,7 +118,7 @@ struct smx_far *smx_host_far(struct host *h, uint32_t slot, uint32_t gen)
 	return &p->far;
 }
 
-void *smx_host_reach(struct smx_port *port, const struct smx_frame *f, uint64_t off, uint64_t *length)
+void *smx_host_reach(struct smx_port *port, const struct smx_port_request *r, uint64_t off, uint64_t *length)
 {
 	struct host *h = (struct host *)port;
 	struct smx_far *far;
@@ -128,7 +128,7 @@ void *smx_host_reach(struct smx_port *port, const struct smx_frame *f, uint64_t 
 
 	if (!h->reg.joined)
 		return NULL;
-	to = smx_host_owner(&h->reg, f->dst_qpn, &gen16);
+	to = smx_host_owner(&h->reg, r->dst_qpn, &gen16);
 	if (to == SMX_HOST_SLOTS || to == h->reg.slot)
 		return NULL;
 	gen = __atomic_load_n(&h->reg.file->slot[to].gen, __ATOMIC_RELAXED);
@@ -136,7 +136,7 @@ void *smx_host_reach(struct smx_port *port, const struct smx_frame *f, uint64_t 
 	if (!far || !smx_far_lives(far))
 		return NULL;
 	smx_host_enter(&h->reg, to);
-	at = smx_far_at(far, f, off, length);
+	at = smx_far_at(far, r, off, length);
 	if (!at) {
 		smx_host_exit(&h->reg);
 		return NULL;

@@ -19,7 +19,7 @@ struct smx_far *smx_host_far(struct host *h, uint32_t slot, uint32_t gen);
 void smx_host_publish_key(struct smx_port *port, const struct smx_port_key *key);
 void smx_host_withdraw_key(struct smx_port *port, uint32_t key);
 void smx_host_publish_qp(struct smx_port *port, const struct smx_port_qp *qp);
-void *smx_host_reach(struct smx_port *port, const struct smx_frame *f, uint64_t off, uint64_t *length);
+void *smx_host_reach(struct smx_port *port, const struct smx_port_request *r, uint64_t off, uint64_t *length);
 bool smx_host_reached(struct smx_port *port);
 
 #endif

@@ -247,35 +247,34 @@ void *smx_far_memory(struct smx_far *far, uint64_t addr, uint64_t *length)
 	return smx_peer_memory_at(far->memory, addr, length);
 }
 
-static bool serves(const struct smx_qp_entry *qp, const struct smx_frame *f, uint32_t right)
+static bool serves(const struct smx_qp_entry *qp, const struct smx_port_request *r)
 {
-	if (__atomic_load_n(&qp->qpn, __ATOMIC_ACQUIRE) != f->dst_qpn || qp->transport != f->transport ||
-	    right & ~qp->rights)
+	if (__atomic_load_n(&qp->qpn, __ATOMIC_ACQUIRE) != r->dst_qpn || qp->transport != r->transport ||
+	    r->right & ~qp->rights || qp->mtu_bytes != r->mtu_bytes)
 		return false;
-	if (f->transport == SMX_TP_DC)
-		return qp->dc_key == f->dc_key && qp->mtu_bytes == f->mtu_bytes;
-	return qp->peer == f->src_qpn && qp->mtu_bytes == f->mtu_bytes && (f->agreed || qp->psn == f->psn);
+	if (r->transport == SMX_TP_DC)
+		return qp->dc_key == r->dc_key;
+	return qp->peer == r->src_qpn && (r->agreed || qp->psn == r->psn);
 }
 
-void *smx_far_at(struct smx_far *far, const struct smx_frame *f, uint64_t off, uint64_t *length)
+void *smx_far_at(struct smx_far *far, const struct smx_port_request *r, uint64_t off, uint64_t *length)
 {
-	const struct smx_qp_entry *qp = &far->file->qp[f->dst_qpn & (SMX_TABLES_NUMBERS - 1)];
-	const struct smx_key_entry *key = &far->file->key[f->rkey >> 8];
-	uint32_t right = smx_port_right_of(f->op);
+	const struct smx_qp_entry *qp = &far->file->qp[r->dst_qpn & (SMX_TABLES_NUMBERS - 1)];
+	const struct smx_key_entry *key = &far->file->key[r->rkey >> 8];
 	uint64_t at, covers, host;
 
-	if (!f->dma_length || off >= f->dma_length || !serves(qp, f, right))
+	if (!r->length || off >= r->length || !serves(qp, r))
 		return NULL;
-	if (__atomic_load_n(&key->key, __ATOMIC_ACQUIRE) != f->rkey || right & ~key->rights || key->pdn != qp->pdn)
+	if (__atomic_load_n(&key->key, __ATOMIC_ACQUIRE) != r->rkey || r->right & ~key->rights || key->pdn != qp->pdn)
 		return NULL;
 	/* Read once: an owner that does not keep to the rules may change them. */
 	covers = __atomic_load_n(&key->length, __ATOMIC_RELAXED);
 	host = __atomic_load_n(&key->host, __ATOMIC_RELAXED);
-	at = f->va - __atomic_load_n(&key->start, __ATOMIC_RELAXED);
-	if (at > covers || covers - at < f->dma_length || host + covers < host)
+	at = r->va - __atomic_load_n(&key->start, __ATOMIC_RELAXED);
+	if (at > covers || covers - at < r->length || host + covers < host)
 		return NULL;
-	if (f->op == SMX_FRAME_ATOMIC_REQUEST && (f->va | (host + at)) & 7)
+	if (r->right == SMX_MAY_ATOMIC && (r->va | (host + at)) & 7)
 		return NULL;
-	*length = f->dma_length - off;
+	*length = r->length - off;
 	return smx_far_memory(far, host + at + off, length);
 }

@@ -83,9 +83,9 @@ bool smx_far_open(struct smx_far *far, pid_t pid, int fd, uint32_t slot, uint32_
 void smx_far_close(struct smx_far *far);
 /* Does the process live, as the program that it was? Looks once a while; cheap in between. */
 bool smx_far_lives(struct smx_far *far);
-/* Where byte off of the memory that f's request names is here; *length: how much lies together. RETURN NULL unless
+/* Where byte off of the memory that the request names is here; *length: how much lies together. RETURN NULL unless
  * the tables say that the whole request would be carried out. The caller is marked as busy. */
-void *smx_far_at(struct smx_far *far, const struct smx_frame *f, uint64_t off, uint64_t *length);
+void *smx_far_at(struct smx_far *far, const struct smx_port_request *r, uint64_t off, uint64_t *length);
 /* Where the process's own address addr is here, likewise, if it is shared. */
 void *smx_far_memory(struct smx_far *far, uint64_t addr, uint64_t *length);
 /* Was what the caller did in that memory done in the process's memory? Asked before the mark is taken away. */

@@ -20,20 +20,18 @@ struct smx_port_public {
 /* What others may do without asking. */
 enum smx_port_right { SMX_MAY_WRITE = 1, SMX_MAY_READ = 2, SMX_MAY_ATOMIC = 4 };
 
-/* The right that a request needs; one that is not among them has none. */
-static inline uint32_t smx_port_right_of(uint8_t op)
-{
-	switch (op) {
-	case SMX_FRAME_WRITE:
-		return SMX_MAY_WRITE;
-	case SMX_FRAME_READ_REQUEST:
-		return SMX_MAY_READ;
-	case SMX_FRAME_ATOMIC_REQUEST:
-		return SMX_MAY_ATOMIC;
-	default:
-		return UINT32_MAX;
-	}
-}
+/* A one-sided request, as far as its target decides about it. */
+struct smx_port_request {
+	uint32_t src_qpn, dst_qpn;
+	uint32_t rkey;
+	uint32_t right;		/* the enum smx_port_right that it needs */
+	uint64_t va, length;
+	uint64_t dc_key;	/* DC */
+	uint32_t psn;		/* RC: of the packet that the sender would send next */
+	bool agreed;		/* RC: the responder has answered to a number of this sender's before */
+	uint8_t transport;	/* enum smx_transport */
+	uint16_t mtu_bytes;	/* the sender's */
+};
 
 /* One plain region: its addresses from start on lie from host on, in memory that is shared (base/share.h). Whatever the
  * rights, peers may read there what this process sends them. */
@@ -90,10 +88,10 @@ struct smx_port_ops {
 	void (*publish_key)(struct smx_port *port, const struct smx_port_key *key);
 	void (*withdraw_key)(struct smx_port *port, uint32_t key);
 	void (*publish_qp)(struct smx_port *port, const struct smx_port_qp *qp);
-	/* Where byte off of the memory lies that f's request names, of which *length bytes lie together; all of f but
-	 * the payload is known. RETURN NULL when f is to be sent. Otherwise the whole request is allowed, what is
-	 * to be done there is done at once, and reached() says that it was; there is no call in between. */
-	void *(*reach)(struct smx_port *port, const struct smx_frame *f, uint64_t off, uint64_t *length);
+	/* Where byte off of the memory lies that the request names, of which *length bytes lie together. RETURN NULL
+	 * when it is to be sent as a frame. Otherwise the whole request is allowed, what is to be done there is done at
+	 * once, and reached() says that it was; there is no call in between. */
+	void *(*reach)(struct smx_port *port, const struct smx_port_request *r, uint64_t off, uint64_t *length);
 	/* RETURN false when what was done may have been for nothing. */
 	bool (*reached)(struct smx_port *port);
 	/* Frames whose payload was left in this process's memory, and was not read by now, are lost on the way: the

@@ -96,10 +96,36 @@ smx_outcome smx_walk_skip(struct smx_walk *w, uint64_t n, struct smx_dma_fault *
  * refusal, with fault filled in. The walk itself does not move. */
 uint64_t smx_walk_check(const struct smx_walk *w, uint64_t n, struct smx_dma_fault *fault);
 
+/* The right that a role needs of the key that the program names. */
+static inline uint32_t smx_outer_right(enum smx_dma_role role)
+{
+	static const uint8_t right[] = {
+		0, IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_LOCAL_WRITE,
+		IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_ATOMIC,
+	};
+
+	return right[role];
+}
+
 /* Where an entry's bytes lie, when they lie together and the role may touch all of them. RETURN NULL, without a reason,
  * otherwise. */
-uint8_t *smx_dma_together(struct smx_dev *dev, const struct smx_pd *pd, uint32_t qpn, enum smx_dma_role role,
-			  const struct smx_sge *sge);
+static inline uint8_t *smx_dma_together(const struct smx_dev *dev, const struct smx_pd *pd, uint32_t qpn,
+					enum smx_dma_role role, const struct smx_sge *sge)
+{
+	const struct smx_mkey *mkey;
+	uint64_t off;
+
+	if (sge->is_host)
+		return (uint8_t *)(uintptr_t)sge->va;
+	mkey = smx_mkey_find(dev, sge->key);
+	if (!mkey)
+		return NULL;
+	off = sge->va - mkey->attr.start;
+	if (!smx_mkey_admits(mkey, pd, qpn, smx_outer_right(role), off) || sge->length > mkey->attr.length - off ||
+	    !smx_mkey_is_leaf(mkey))
+		return NULL;
+	return smx_leaf_host(mkey, off);
+}
 
 /* The same for the next n bytes of a walk, of which one entry, of a plain key, has all. RETURN the key with *ptr; the
  * walk does not move. */

@@ -161,21 +161,3 @@ uint64_t smx_walk_check(const struct smx_walk *w, uint64_t n, struct smx_dma_fau
 	fault->check = SMX_CHECK_NONE;
 	return smx_walk_together(w, n, &ptr) ? n : check_list(w, n, fault);
 }
-
-uint8_t *smx_dma_together(struct smx_dev *dev, const struct smx_pd *pd, uint32_t qpn, enum smx_dma_role role,
-			  const struct smx_sge *sge)
-{
-	const struct smx_mkey *mkey;
-	struct smx_walk w;
-	uint64_t off;
-
-	if (sge->is_host)
-		return (uint8_t *)(uintptr_t)sge->va;
-	w.dev = dev;
-	w.pd = pd;
-	w.qpn = qpn;
-	if (!smx_dma_admitted(&w, sge->key, sge->va, smx_outer_right(role), &mkey, &off) ||
-	    sge->length > mkey->attr.length - off || !smx_mkey_is_leaf(mkey))
-		return NULL;
-	return smx_leaf_host(mkey, off);
-}

@@ -35,18 +35,6 @@ smx_outcome smx_dma_blame(const struct smx_walk *w, const uint8_t *ptr, const vo
 smx_outcome smx_dma_admit(const struct smx_walk *w, const struct smx_access *a, uint64_t at,
 			  const struct smx_mkey **mkey, uint64_t *off, struct smx_dma_fault *fault);
 
-static inline bool smx_mkey_is_leaf(const struct smx_mkey *mkey)
-{
-	return mkey->attr.kind < SMX_MKEY_INDIRECT;
-}
-
-static inline uint8_t *smx_leaf_host(const struct smx_mkey *leaf, uint64_t off)
-{
-	/* By integer: an implicit key has no object for the pointer to stay in. */
-	return leaf->attr.kind == SMX_MKEY_NULL ? NULL
-						: (uint8_t *)((uintptr_t)leaf->attr.host + off);
-}
-
 static inline const struct smx_sge *smx_walk_sges(const struct smx_walk *w)
 {
 	return w->sge ? w->sge : &w->one;
@@ -63,23 +51,10 @@ static inline bool smx_dma_admitted(const struct smx_walk *w, uint32_t key, uint
 	/* An earlier address wraps to a huge offset, so one comparison covers both ends. */
 	*off = at - mk->attr.start;
 	*mkey = mk;
-	/* The null key belongs to the device. */
-	return !mk->free && (mk->attr.pd == w->pd || mk->attr.kind == SMX_MKEY_NULL) &&
-	       (mk->qpn == SMX_MKEY_ANY_QP || mk->qpn == w->qpn) && !(right & ~mk->attr.access) &&
-	       *off < mk->attr.length;
+	return smx_mkey_admits(mk, w->pd, w->qpn, right, *off);
 }
 
-/* The right that a walk needs of the key that the program names, and of keys under it. */
-static inline uint32_t smx_outer_right(enum smx_dma_role role)
-{
-	static const uint8_t right[] = {
-		0, IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_LOCAL_WRITE,
-		IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_ATOMIC,
-	};
-
-	return right[role];
-}
-
+/* The right that a walk needs of keys under the one that the program names. */
 static inline uint32_t smx_inner_right(enum smx_dma_role role)
 {
 	return role == SMX_DMA_GATHER || role == SMX_DMA_REMOTE_READ ? 0 : IBV_ACCESS_LOCAL_WRITE;

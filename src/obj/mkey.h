@@ -37,6 +37,28 @@ static inline struct smx_mkey *smx_mkey_find(const struct smx_dev *dev, uint32_t
 	return mkey && mkey->key == key ? mkey : NULL;
 }
 
+/* May queue pair qpn of pd touch byte off of the key with this right? Range and rights are those of now. */
+static inline bool smx_mkey_admits(const struct smx_mkey *mkey, const struct smx_pd *pd, uint32_t qpn, uint32_t right,
+				   uint64_t off)
+{
+	/* The null key belongs to the device. */
+	return !mkey->free && (mkey->attr.pd == pd || mkey->attr.kind == SMX_MKEY_NULL) &&
+	       (mkey->qpn == SMX_MKEY_ANY_QP || mkey->qpn == qpn) && !(right & ~mkey->attr.access) &&
+	       off < mkey->attr.length;
+}
+
+/* Its bytes are where it says itself, not other keys' (or nowhere: SMX_MKEY_NULL). */
+static inline bool smx_mkey_is_leaf(const struct smx_mkey *mkey)
+{
+	return mkey->attr.kind < SMX_MKEY_INDIRECT;
+}
+
+static inline uint8_t *smx_leaf_host(const struct smx_mkey *leaf, uint64_t off)
+{
+	/* By integer: an implicit key has no object for the pointer to stay in. */
+	return leaf->attr.kind == SMX_MKEY_NULL ? NULL : (uint8_t *)((uintptr_t)leaf->attr.host + off);
+}
+
 /* A UMR, bind or local invalidate, already parsed from its WQE. umr->rsvd fields are not looked at. */
 struct smx_umr {
 	uint32_t key;			/* control segment's imm: the key as it is now */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "xport/direct.h"
 
-#include <assert.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "xport/responder.h"
 
@@ -14,13 +14,19 @@ enum {
 /* ------------------------------------------------------------------ what others may do */
 
 /* The first request to a queue pair in RTR raises an event, and so is a frame. */
-static uint32_t rights_of(const struct smx_qp *qp)
+static inline bool is_able(const struct smx_qp *qp)
 {
-	bool able = qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
-		    (qp->state == IBV_QPS_RTR && (qp->attr.type == SMX_QP_DCT || qp->resp->established));
-	bool reads = qp->attr.type == SMX_QP_DCT || qp->cur.max_dest_rd_atomic;
-	uint32_t rights = able ? smx_direct_rights(qp->cur.qp_access_flags) : 0;
+	return qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
+	       (qp->state == IBV_QPS_RTR && (qp->attr.type == SMX_QP_DCT || qp->resp->established));
+}
 
+static inline uint32_t rights_of(const struct smx_qp *qp)
+{
+	bool reads = qp->attr.type == SMX_QP_DCT || qp->cur.max_dest_rd_atomic;
+	uint32_t rights = smx_direct_rights(qp->cur.qp_access_flags);
+
+	if (!is_able(qp))
+		return 0;
 	return reads ? rights : rights & SMX_MAY_WRITE;
 }
 
@@ -55,108 +61,159 @@ void smx_direct_withdraw(struct smx_dev *dev, const struct smx_qp *qp)
 		dev->port->ops->publish_qp(dev->port, &(struct smx_port_qp){ .qpn = qp->qpn });
 }
 
-/* ------------------------------------------------------------------ within the process */
+/* ------------------------------------------------------------------ whom, and what */
 
-static bool serves(const struct smx_qp *qp, const struct smx_frame *f)
+/* A request that is being carried out. */
+struct job {
+	struct smx_dev *dev;
+	struct smx_qp *qp;
+	struct smx_requester *st;
+	const struct smx_send_req *req;
+	uint32_t at;			/* block counter of its WQE */
+	uint32_t right;			/* the enum smx_port_right that it needs */
+	uint32_t dst_qpn;
+	uint64_t dc_key;		/* DC */
+	uint8_t *there;			/* the target's memory, in this process; NULL: the port is asked for it */
+	uint8_t *flat;			/* the requester's own lies together here; NULL: walk says where it is */
+	struct smx_walk *walk;
+};
+
+static uint32_t right_of(uint8_t opcode)
 {
-	if ((128u << qp->cur.path_mtu) != f->mtu_bytes || !(rights_of(qp) & smx_port_right_of(f->op)))
-		return false;
-	if (qp->attr.type == SMX_QP_DCT)
-		return f->transport == SMX_TP_DC && qp->attr.dc_key == f->dc_key;
-	return f->transport == SMX_TP_RC && qp->cur.dest_qp_num == f->src_qpn &&
-	       (f->agreed || qp->resp->one->epsn == f->psn);
+	if (opcode == SMX_OP_RDMA_WRITE)
+		return SMX_MAY_WRITE;
+	if (!smx_op_is_read(opcode))
+		return 0;
+	return opcode == SMX_OP_RDMA_READ ? SMX_MAY_READ : SMX_MAY_ATOMIC;
 }
 
-/* As the port's reach(), where the target's objects are at hand. */
-static void *reach_here(struct smx_dev *dev, const struct smx_frame *f, uint64_t off, uint64_t *length)
+/* Fills in whom it is for. RETURN false for requests that always take a frame. */
+static inline bool address(struct job *j)
 {
-	const struct smx_qp *qp = smx_qp_find(dev, f->dst_qpn);
-	const struct smx_mkey *mkey = smx_mkey_find(dev, f->rkey);
+	const struct smx_qp *qp = j->qp;
+
+	if (qp->attr.type == SMX_QP_RC) {
+		j->dst_qpn = qp->cur.dest_qp_num;
+		j->dc_key = 0;
+		return true;
+	}
+	/* With a source that is none it is refused, as a frame. */
+	if (qp->attr.type != SMX_QP_DCI || !smx_av_has_source(j->dev, j->req->av))
+		return false;
+	j->dst_qpn = from_be32(j->req->av->dqp_dct) & 0xffffff;
+	j->dc_key = from_be64(j->req->av->dc_key);
+	return true;
+}
+
+/* Has the responder answered to a number of this sender's before? A connection whose ends were given different ones is
+ * to fail as it does on a wire. */
+static inline bool is_agreed(const struct job *j)
+{
+	return j->st->una_psn != (j->qp->cur.sq_psn & SMX_PSN_MASK);
+}
+
+static inline bool serves(const struct smx_qp *target, const struct job *j)
+{
+	if (target->cur.path_mtu != j->qp->cur.path_mtu || !(rights_of(target) & j->right))
+		return false;
+	if (j->qp->attr.type == SMX_QP_DCI)
+		return target->attr.type == SMX_QP_DCT && target->attr.dc_key == j->dc_key;
+	return target->attr.type == SMX_QP_RC && target->cur.dest_qp_num == j->qp->qpn &&
+	       (is_agreed(j) || target->resp->one->epsn == j->st->next_psn);
+}
+
+/* As the port's reach(), where the target's objects are at hand: keys and rights do not change during a turn. RETURN
+ * where the memory is that the request names. */
+static inline uint8_t *reach_here(const struct job *j, const struct smx_qp *target)
+{
+	const struct smx_mkey *mkey = smx_mkey_find(j->dev, j->req->rkey);
+	const struct smx_send_req *req = j->req;
 	uint64_t at;
 
-	if (!dev->attr.direct || !qp || !mkey || (qp->attr.type != SMX_QP_RC && qp->attr.type != SMX_QP_DCT) ||
-	    !serves(qp, f))
+	if (!mkey || !serves(target, j) || mkey->attr.kind != SMX_MKEY_DIRECT || mkey->free ||
+	    mkey->attr.pd != target->attr.pd || !(smx_direct_rights(mkey->attr.access) & j->right))
 		return NULL;
-	if (mkey->attr.kind != SMX_MKEY_DIRECT || mkey->free || mkey->attr.pd != qp->attr.pd ||
-	    !(smx_direct_rights(mkey->attr.access) & smx_port_right_of(f->op)))
+	at = req->raddr - mkey->attr.start;
+	if (at > mkey->attr.length || mkey->attr.length - at < req->length)
 		return NULL;
-	at = f->va - mkey->attr.start;
-	if (at > mkey->attr.length || mkey->attr.length - at < f->dma_length)
+	if (j->right == SMX_MAY_ATOMIC && (req->raddr | ((uintptr_t)mkey->attr.host + at)) & 7)
 		return NULL;
-	if (f->op == SMX_FRAME_ATOMIC_REQUEST && (f->va | ((uintptr_t)mkey->attr.host + at)) & 7)
-		return NULL;
-	*length = f->dma_length - off;
-	return (uint8_t *)mkey->attr.host + at + off;
+	return (uint8_t *)mkey->attr.host + at;
 }
 
-static void *reach(struct smx_dev *dev, uint64_t off, uint64_t *length)
+/* RETURN whether the target is here and lets us, or the port may know it. What would be delivered here is looked for
+ * nowhere else. */
+static inline bool find_target(struct job *j)
 {
-	const struct smx_frame *f = &dev->req_work->frame;
+	const struct smx_qp *target = smx_qp_find(j->dev, j->dst_qpn);
 
-	if (smx_port_is_own(dev->port, f->dst_qpn))
-		return reach_here(dev, f, off, length);
-	return dev->port->ops->reach ? dev->port->ops->reach(dev->port, f, off, length) : NULL;
+	j->there = NULL;
+	if (!target)
+		return j->dev->port->ops->reach && !smx_port_is_own(j->dev->port, j->dst_qpn);
+	if (j->dev->attr.direct)
+		j->there = reach_here(j, target);
+	return j->there;
+}
+
+static __attribute__((noinline)) void *reach_far(const struct job *j, uint64_t off, uint64_t *length)
+{
+	struct smx_port *port = j->dev->port;
+	const struct smx_port_request r = {
+		.src_qpn = j->qp->qpn,
+		.dst_qpn = j->dst_qpn,
+		.rkey = j->req->rkey,
+		.right = j->right,
+		.va = j->req->raddr,
+		.length = j->req->length,
+		.dc_key = j->dc_key,
+		.psn = j->st->next_psn,
+		.agreed = is_agreed(j),
+		.transport = j->qp->attr.type == SMX_QP_DCI ? SMX_TP_DC : SMX_TP_RC,
+		.mtu_bytes = (uint16_t)(128u << j->qp->cur.path_mtu),
+	};
+
+	return port->ops->reach(port, &r, off, length);
+}
+
+/* Where byte off of the target's memory is, of which *length lie together; NULL: not to be had. */
+static inline uint8_t *reach(const struct job *j, uint64_t off, uint64_t *length)
+{
+	if (!j->there)
+		return reach_far(j, off, length);
+	*length = j->req->length - off;
+	return j->there + off;
 }
 
 /* RETURN false when what was done may have been for nothing. */
-static bool reached(struct smx_dev *dev)
+static inline bool reached(const struct job *j)
 {
-	if (smx_port_is_own(dev->port, dev->req_work->frame.dst_qpn))
-		return true;
-	return dev->port->ops->reached(dev->port);
+	return j->there || j->dev->port->ops->reached(j->dev->port);
 }
 
 /* ------------------------------------------------------------------ carrying out */
 
-static bool fill_frame(struct smx_frame *f, const struct smx_send_req *req)
+static __attribute__((noinline)) bool walk_own(struct job *j, enum smx_dma_role role, uint64_t off)
 {
-	switch (req->opcode) {
-	case SMX_OP_RDMA_WRITE:
-		f->op = SMX_FRAME_WRITE;
-		break;
-	case SMX_OP_RDMA_READ:
-		f->op = SMX_FRAME_READ_REQUEST;
-		break;
-	case SMX_OP_ATOMIC_CS:
-	case SMX_OP_ATOMIC_FA:
-	case SMX_OP_ATOMIC_MASKED_CS:
-	case SMX_OP_ATOMIC_MASKED_FA:
-		f->op = SMX_FRAME_ATOMIC_REQUEST;
-		break;
-	default:
-		return false;
-	}
-	f->va = req->raddr;
-	f->rkey = req->rkey;
-	f->dma_length = req->length;
-	return true;
-}
-
-/* The requester's own memory. */
-struct own {
-	uint8_t *flat;		/* all of it lies together here; NULL: walk says where it is */
-	struct smx_walk *walk;
-};
-
-/* Looks at all of it before anything is done; the walk stands at off. RETURN whether all is well. */
-static bool look_at_own(struct smx_dev *dev, struct smx_qp *qp, uint64_t off, struct own *own)
-{
-	struct smx_req_work *w = dev->req_work;
-	const struct smx_send_req *req = &w->tx;
-	enum smx_dma_role role = req->opcode == SMX_OP_RDMA_WRITE ? SMX_DMA_GATHER : SMX_DMA_SCATTER;
+	const struct smx_send_req *req = j->req;
 	struct smx_dma_fault fault;
 
-	own->walk = &w->walk;
-	if (req->sge_count == 1) {
-		own->flat = smx_dma_together(dev, qp->attr.pd, qp->qpn, role, &req->sge[0]);
-		if (own->flat)
-			return true;
-	}
-	own->flat = NULL;
-	smx_walk_list(own->walk, dev, qp->attr.pd, qp->qpn, role, req->sge, req->sge_count);
+	j->walk = &j->dev->req_work->walk;
+	smx_walk_list(j->walk, j->dev, j->qp->attr.pd, j->qp->qpn, role, req->sge, req->sge_count);
 	if (off)
-		return !smx_walk_skip(own->walk, off, &fault);
-	return smx_walk_check(own->walk, req->length, &fault) == req->length;
+		return !smx_walk_skip(j->walk, off, &fault);
+	return smx_walk_check(j->walk, req->length, &fault) == req->length;
+}
+
+/* Looks at all of the requester's own memory before anything is done; the walk stands at off. RETURN whether all is
+ * well. */
+static inline bool look_at_own(struct job *j, uint64_t off)
+{
+	enum smx_dma_role role = j->right == SMX_MAY_WRITE ? SMX_DMA_GATHER : SMX_DMA_SCATTER;
+
+	j->flat = NULL;
+	if (j->req->sge_count == 1)
+		j->flat = smx_dma_together(j->dev, j->qp->attr.pd, j->qp->qpn, role, &j->req->sge[0]);
+	return j->flat || walk_own(j, role, off);
 }
 
 static bool walk_out(struct smx_walk *src, uint8_t *to, uint64_t n)
@@ -179,124 +236,134 @@ static bool walk_in(struct smx_walk *dst, const uint8_t *from, uint64_t n)
 	return !smx_dma_write(dst, from, n, &done, &fault) && done == n;
 }
 
-static bool copy_part(struct smx_dev *dev, const struct own *own, uint8_t *there, uint64_t off, uint64_t n)
+static inline bool copy_part(const struct job *j, uint8_t *there, uint64_t off, uint64_t n)
 {
-	bool write = dev->req_work->tx.opcode == SMX_OP_RDMA_WRITE;
+	bool write = j->right == SMX_MAY_WRITE;
+	uint8_t *own = j->flat + off;
 	const void *bad;
 
-	if (!own->flat)
-		return write ? walk_out(own->walk, there, n) : walk_in(own->walk, there, n);
-	return write ? dev->attr.env.copy(there, own->flat + off, n, &bad) :
-		       dev->attr.env.copy(own->flat + off, there, n, &bad);
+	if (!j->flat)
+		return write ? walk_out(j->walk, there, n) : walk_in(j->walk, there, n);
+	if ((uintptr_t)there - (uintptr_t)own < n || (uintptr_t)own - (uintptr_t)there < n)
+		return false;	/* one process's: a frame is copied with care */
+	return write ? j->dev->attr.env.copy(there, own, n, &bad) : j->dev->attr.env.copy(own, there, n, &bad);
 }
 
-static void done(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st, const void *inline_data)
+static inline void done(const struct job *j, const void *inline_data)
 {
-	const struct smx_send_req *req = &dev->req_work->tx;
-	struct smx_sq_slot *slot = smx_sq_slot(qp, st->oldest);
+	if (!j->there)
+		j->dev->port->direct++;
+	smx_req_done(j->dev, j->qp, j->st, inline_data);
+}
 
-	slot->opcode = req->opcode;	/* the program may have changed it since it rang */
-	slot->bytes = (uint32_t)req->length;
-	if (!smx_port_is_own(dev->port, dev->req_work->frame.dst_qpn))
-		dev->port->direct++;
-	smx_comp_done(dev, qp, st, inline_data, inline_data ? slot->bytes : 0);
+static struct smx_where where_of(const struct job *j)
+{
+	return (struct smx_where){
+		.qpn = j->qp->qpn,
+		.peer_qpn = j->dst_qpn,
+		.wqe_index = (uint16_t)j->at,
+		.opcode = j->req->opcode,
+		.cookie = j->qp->attr.cookie,
+	};
 }
 
 /* The atomic has happened; what was there before goes to the requester's memory. */
-static smx_outcome store_old(struct smx_dev *dev, struct smx_qp *qp, uint32_t at, const uint64_t *old)
+static smx_outcome store_old(const struct job *j, const uint64_t *old)
 {
-	const struct smx_send_req *req = &dev->req_work->tx;
-	struct smx_where where = smx_req_where(qp, at);
+	struct smx_where where = where_of(j);
 	struct smx_dma_fault fault;
 	struct smx_walk dst;
 	uint64_t done;
 
-	smx_walk_list(&dst, dev, qp->attr.pd, qp->qpn, SMX_DMA_SCATTER, req->sge, req->sge_count);
+	smx_walk_list(&dst, j->dev, j->qp->attr.pd, j->qp->qpn, SMX_DMA_SCATTER, j->req->sge, j->req->sge_count);
 	if (!smx_dma_write(&dst, old, sizeof(*old), &done, &fault))
 		return SMX_CHECK_NONE;
-	return smx_walk_refuse(dev, &fault, &where);
+	return smx_walk_refuse(j->dev, &fault, &where);
 }
 
-static bool run_atomic(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st)
+static bool run_atomic(const struct job *j)
 {
-	struct smx_req_work *w = dev->req_work;
-	struct smx_where where = smx_req_where(qp, st->oldest);
+	struct smx_dev *dev = j->dev;
+	struct smx_where where = where_of(j);
 	uint64_t old[8] = { 0 }, length;
-	void *at = reach(dev, 0, &length);
+	void *at = reach(j, 0, &length);
 	bool did, held;
 	smx_outcome check;
 
 	if (!at)
 		return false;
-	did = length >= 8 && smx_dma_atomic_at(dev, at, &w->tx.atomic, &old[0]);
-	held = reached(dev);
+	did = length >= 8 && smx_dma_atomic_at(dev, at, &j->req->atomic, &old[0]);
+	held = reached(j);
 	dev->budget_bytes -= SMX_WQE_COST_BYTES;
 	if (!did)
 		return false;
 	if (!held) {	/* Once more could be once too often. */
 		smx_refuse(dev->attr.env.refusals, SMX_CHECK_RETRY_EXCEEDED, &where,
-			   "peer QP 0x%" PRIx32 ", which took back its memory during an atomic", w->frame.dst_qpn);
-		smx_req_fail(dev, qp, st, SMX_CHECK_RETRY_EXCEEDED);
+			   "peer QP 0x%" PRIx32 ", which took back its memory during an atomic", where.peer_qpn);
+		smx_req_fail_front(dev, j->qp, j->st, SMX_CHECK_RETRY_EXCEEDED);
 		return true;
 	}
-	if (smx_comp_fits_cqe(dev, qp, &w->tx)) {
-		done(dev, qp, st, old);
+	if (smx_comp_fits_cqe(dev, j->qp, j->req)) {
+		done(j, old);
 		return true;
 	}
-	check = store_old(dev, qp, st->oldest, &old[0]);
+	check = store_old(j, &old[0]);
 	if (check)
-		smx_req_fail(dev, qp, st, check);
+		smx_req_fail_front(dev, j->qp, j->st, check);
 	else
-		done(dev, qp, st, NULL);
+		done(j, NULL);
 	return true;
 }
 
 /* RETURN how many bytes from off on were copied; 0 when that cannot be. */
-static uint64_t run_part(struct smx_dev *dev, const struct own *own, uint64_t off)
+static inline uint64_t run_part(const struct job *j, uint64_t off)
 {
 	uint64_t n;
-	uint8_t *there = reach(dev, off, &n);
+	uint8_t *there = reach(j, off, &n);
 	bool copied;
 
 	if (!there)
 		return 0;
 	if (n > PART_BYTES)
 		n = PART_BYTES;
-	copied = copy_part(dev, own, there, off, n);
-	return reached(dev) && copied ? n : 0;
+	copied = copy_part(j, there, off, n);
+	return reached(j) && copied ? n : 0;
 }
 
-bool smx_direct_run(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st)
+bool smx_direct_run(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st, uint32_t at)
 {
-	struct smx_req_work *w = dev->req_work;
-	const struct smx_send_req *req = &w->tx;
+	const struct smx_send_req *req = &dev->req_work->tx;
 	uint64_t off = st->direct_off < req->length ? st->direct_off : 0, n;
-	uint8_t cqe_bytes[64] = { 0 };
-	struct own own;
+	uint8_t cqe_bytes[64];
 	bool to_cqe;
+	struct job j;
 
+	j.dev = dev;
+	j.qp = qp;
+	j.st = st;
+	j.req = req;
+	j.at = at;
 	st->direct_off = 0;
-	if (st->una_psn != st->next_psn || st->oldest != st->current || !req->length ||
-	    !smx_qp_is_reliable(qp) || !fill_frame(&w->frame, req) || !look_at_own(dev, qp, off, &own))
+	j.right = right_of(req->opcode);
+	if (!j.right || !req->length || !address(&j) || !find_target(&j) || !look_at_own(&j, off))
 		return false;
-	/* A connection whose ends were given different numbers is to fail as it does on a wire. */
-	w->frame.psn = st->next_psn;
-	w->frame.agreed = st->una_psn != (qp->cur.sq_psn & SMX_PSN_MASK);
-	if (w->frame.op == SMX_FRAME_ATOMIC_REQUEST)
-		return run_atomic(dev, qp, st);
-	to_cqe = req->opcode == SMX_OP_RDMA_READ && smx_comp_fits_cqe(dev, qp, req);
-	if (to_cqe)
-		own.flat = cqe_bytes;
+	if (j.right == SMX_MAY_ATOMIC)
+		return run_atomic(&j);
+	to_cqe = j.right == SMX_MAY_READ && smx_comp_fits_cqe(dev, qp, req);
+	if (to_cqe) {
+		memset(cqe_bytes, 0, sizeof(cqe_bytes));
+		j.flat = cqe_bytes;
+	}
 	for (; off < req->length; off += n) {
 		if (dev->budget_bytes <= 0 && !to_cqe) {
 			st->direct_off = off;
 			return true;
 		}
-		n = run_part(dev, &own, off);
+		n = run_part(&j, off);
 		if (!n)
 			return false;
 		dev->budget_bytes -= (int64_t)(SMX_WQE_COST_BYTES + n);
 	}
-	done(dev, qp, st, to_cqe ? cqe_bytes : NULL);
+	done(&j, to_cqe ? cqe_bytes : NULL);
 	return true;
 }

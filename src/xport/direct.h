@@ -9,10 +9,10 @@
 
 #include "xport/requester.h"
 
-/* Carries out dev->req_work->tx, the stream's current request, whose address stands in dev->req_work->frame, or goes on
- * with it after the last turn's budget was spent. RETURN false when it is to be sent; it is as if nothing of it had
- * been done then. */
-bool smx_direct_run(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st);
+/* Carries out dev->req_work->tx, the WQE at block counter at, or goes on with it after the last turn's budget was
+ * spent. Nothing of its stream is before it or unanswered. RETURN false when it is to be sent; it is as if nothing
+ * of it had been done then. */
+bool smx_direct_run(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st, uint32_t at);
 
 /* enum ibv_access_flags as enum smx_port_right. */
 static inline uint32_t smx_direct_rights(uint32_t access)

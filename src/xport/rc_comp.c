@@ -169,33 +169,44 @@ void smx_req_timer(struct smx_dev *dev, struct smx_qp *qp)
 
 /* ------------------------------------------------------------------ completing */
 
+void smx_comp_put(struct smx_dev *dev, struct smx_qp *qp, const struct smx_comp *c)
+{
+	struct smx_cqe64 cqe;
+
+	if (qp->rndv)
+		smx_rndv_completed(dev, qp, c->at, c->bytes, false);
+	if (!(c->fm_ce_se & SMX_CTRL_CQ_UPDATE))
+		return;
+	cqe = (struct smx_cqe64){
+		.srqn_uidx = to_be32(qp->attr.user_index),
+		.byte_cnt = to_be32(smx_op_is_read(c->opcode) ? c->bytes : 0),
+		.sop_drop_qpn = to_be32((uint32_t)c->opcode << 24 | qp->qpn),
+		.wqe_counter = to_be16((uint16_t)c->at),
+		.op_own = SMX_CQE_REQ << 4,
+	};
+	if (c->inline_bytes)
+		cqe.op_own |= c->inline_bytes <= 32 ? SMX_CQE_INLINE_32 : SMX_CQE_INLINE_64;
+	if (!smx_cq_put(dev, qp->attr.send_cq, &cqe, c->inline_bytes ? c->inline_data : NULL))
+		smx_qp_lost_completion(dev, qp);
+}
+
 void smx_comp_done(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st,
 		   const void *inline_data,
 		   uint32_t inline_bytes)
 {
-	uint32_t at = st->oldest;
-	const struct smx_sq_slot *slot = smx_sq_slot(qp, at);
-	uint8_t opcode = slot->opcode, fm_ce_se = slot->fm_ce_se;
-	uint32_t bytes = slot->bytes;
-	struct smx_cqe64 cqe;
+	const struct smx_sq_slot *slot = smx_sq_slot(qp, st->oldest);
+	const struct smx_comp c = {
+		.at = st->oldest,
+		.bytes = slot->bytes,
+		.opcode = slot->opcode,
+		.fm_ce_se = slot->fm_ce_se,
+		.inline_bytes = inline_bytes,
+		.inline_data = inline_data,
+	};
 
 	/* Before the CQE is written: the program may post into the room as soon as it sees it. */
 	smx_sq_retire(qp, st);
-	if (qp->rndv)
-		smx_rndv_completed(dev, qp, at, bytes, false);
-	if (!(fm_ce_se & SMX_CTRL_CQ_UPDATE))
-		return;
-	cqe = (struct smx_cqe64){
-		.srqn_uidx = to_be32(qp->attr.user_index),
-		.byte_cnt = to_be32(smx_op_is_read(opcode) ? bytes : 0),
-		.sop_drop_qpn = to_be32((uint32_t)opcode << 24 | qp->qpn),
-		.wqe_counter = to_be16((uint16_t)at),
-		.op_own = SMX_CQE_REQ << 4,
-	};
-	if (inline_bytes)
-		cqe.op_own |= inline_bytes <= 32 ? SMX_CQE_INLINE_32 : SMX_CQE_INLINE_64;
-	if (!smx_cq_put(dev, qp->attr.send_cq, &cqe, inline_bytes ? inline_data : NULL))
-		smx_qp_lost_completion(dev, qp);
+	smx_comp_put(dev, qp, &c);
 }
 
 void smx_req_check_drained(struct smx_dev *dev, struct smx_qp *qp)

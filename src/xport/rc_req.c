@@ -11,12 +11,14 @@
 #include <assert.h>
 #include <inttypes.h>
 
-enum step { STEP_ON, STEP_STALL, STEP_FULL };
+enum step { STEP_ON, STEP_STALL, STEP_FULL, STEP_SEND };
 
 static bool is_local(uint8_t opcode)
 {
-	return opcode == SMX_OP_NOP || opcode == SMX_OP_UMR || opcode == SMX_OP_LOCAL_INVAL ||
-	       opcode == SMX_OP_MMO || opcode == SMX_OP_TAG_MATCHING;
+	const uint64_t local = 1ull << SMX_OP_NOP | 1ull << SMX_OP_UMR | 1ull << SMX_OP_LOCAL_INVAL |
+			       1ull << SMX_OP_MMO | 1ull << SMX_OP_TAG_MATCHING;
+
+	return opcode < 64 && local >> opcode & 1;
 }
 
 static bool is_send(uint8_t opcode)
@@ -117,13 +119,15 @@ static smx_outcome refuse_length(struct smx_dev *dev, const struct smx_qp *qp, u
 	return check;
 }
 
-/* What the decoder does not look at: how much was rung, what the path carries. */
+/* What the decoder does not look at: how much was rung when it got its slot, what the path carries. */
 static smx_outcome check_request(struct smx_dev *dev, const struct smx_qp *qp, uint32_t at,
 				 const struct smx_send_req *req)
 {
 	uint64_t limit = qp->attr.type == SMX_QP_UD ? smx_req_mtu(dev, qp) : SMX_MESSAGE_MAX_BYTES;
 
-	if (req->bb_count > smx_sq_slot(qp, at)->bb_count)
+	if (req->opcode == SMX_OP_RDMA_WRITE && at == qp->sq.fetched && req->length <= limit)
+		return SMX_CHECK_NONE;	/* the commonest case, in few words */
+	if (at != qp->sq.fetched && req->bb_count > smx_sq_slot(qp, at)->bb_count)
 		return refuse_length(dev, qp, at, SMX_CHECK_WQE_LENGTH,
 				     (uint64_t)req->bb_count * SMX_WQE_BB,
 				     (uint64_t)smx_sq_slot(qp, at)->bb_count * SMX_WQE_BB);
@@ -188,18 +192,94 @@ static smx_outcome address(struct smx_dev *dev, struct smx_qp *qp, struct smx_re
 	return SMX_CHECK_NONE;
 }
 
-/* UMR, bind, invalidate, memcpy, NOP: done here and now. All before it are completed, so that its
- * completion is in order and no key changes under a request that may have to be sent again. */
-static void run_local(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st,
-		      const struct smx_send_req *req)
+/* ------------------------------------------------------------------ what needs no frame
+ *
+ * A WQE that everything before it is completed of is looked at before it has a slot, and needs none if it is done at
+ * once. */
+
+void smx_req_done(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st, const void *inline_data)
 {
-	smx_outcome check = smx_exec.local(dev, qp, req);
+	const struct smx_send_req *req = &dev->req_work->tx;
+	uint32_t inline_bytes = inline_data ? (uint32_t)req->length : 0;
+	struct smx_sq *sq = &qp->sq;
+	struct smx_sq_slot *slot;
+
+	if (st->has_oldest) {
+		slot = smx_sq_slot(qp, st->oldest);
+		slot->opcode = req->opcode;	/* the program may have changed it since it rang */
+		slot->bytes = (uint32_t)req->length;
+		smx_comp_done(dev, qp, st, inline_data, inline_bytes);
+		return;
+	}
+	sq->fetched += req->bb_count;
+	sq->ci = sq->fetched;
+	if (req->fm_ce_se & SMX_CTRL_CQ_UPDATE || qp->rndv)
+		smx_comp_put(dev, qp, &(struct smx_comp){
+			.at = sq->ci - req->bb_count,
+			.bytes = (uint32_t)req->length,
+			.opcode = req->opcode,
+			.fm_ce_se = req->fm_ce_se,
+			.inline_bytes = inline_bytes,
+			.inline_data = inline_data,
+		});
+}
+
+void smx_req_fail_front(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st, smx_outcome check)
+{
+	if (!st->has_oldest)
+		smx_sq_assign(dev, qp);
+	smx_req_fail(dev, qp, st, check);
+}
+
+/* UMR, bind, invalidate, memcpy, NOP. All before it are completed, so that its completion is in order and no key
+ * changes under a request that may have to be sent again. */
+static void run_local(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st)
+{
+	smx_outcome check = smx_exec.local(dev, qp, &dev->req_work->tx);
 
 	dev->budget_bytes -= SMX_WQE_COST_BYTES;
 	if (check != SMX_CHECK_NONE)
-		smx_req_fail(dev, qp, st, check);
+		smx_req_fail_front(dev, qp, st, check);
 	else
-		smx_comp_done(dev, qp, st, NULL, 0);
+		smx_req_done(dev, qp, st, NULL);
+}
+
+/* Decodes the WQE at block counter at, the stream's next, and does it if nobody has to answer. RETURN STEP_SEND when it
+ * is to be sent: w->tx holds it then. */
+static enum step do_here(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st, uint32_t at)
+{
+	bool front = !st->has_oldest || st->oldest == at;
+	struct smx_req_work *w = dev->req_work;
+	smx_outcome check = SMX_CHECK_NONE;
+
+	if (w->tx_of != st || w->tx_at != at) {
+		w->tx_of = st;
+		w->tx_at = at;
+		w->tx_tried = false;
+		w->walk_off = UINT64_MAX;
+		check = smx_exec.fetch(dev, qp, at, &w->tx);
+		if (check == SMX_CHECK_NONE)
+			check = check_request(dev, qp, at, &w->tx);
+	}
+	if (check != SMX_CHECK_NONE) {
+		w->tx_of = NULL;
+		if (!st->has_oldest)
+			smx_sq_assign(dev, qp);
+		smx_req_fail_later(dev, qp, st, at, check);
+		return STEP_ON;
+	}
+	if (is_local(w->tx.opcode)) {
+		if (!front)
+			return STEP_STALL;
+		run_local(dev, qp, st);
+		return STEP_ON;
+	}
+	if (front && !w->tx_tried && st->una_psn == st->next_psn) {
+		w->tx_tried = true;
+		if (smx_direct_run(dev, qp, st, at))
+			return STEP_ON;
+	}
+	return STEP_SEND;
 }
 
 /* May the current WQE start, as far as its slot tells? */
@@ -217,57 +297,41 @@ static bool may_start(const struct smx_qp *qp, const struct smx_requester *st,
 	return true;
 }
 
-/* Fetches the current WQE and gives it its PSNs. RETURN STEP_STALL when it has to wait for
- * answers to earlier ones. */
+/* Does the current WQE, or gives it its PSNs. RETURN STEP_STALL when it has to wait for answers to earlier ones. */
 static enum step start(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st,
 		       struct smx_sq_slot *slot)
 {
-	struct smx_req_work *w = dev->req_work;
-	struct smx_send_req *req = &w->tx;
+	struct smx_send_req *req = &dev->req_work->tx;
 	uint32_t at = st->current, count;
 	smx_outcome check;
+	enum step step;
 
 	assert(st->next_psn == st->sent_psn);
 	if (!may_start(qp, st, slot))
 		return STEP_STALL;
-	w->tx_of = NULL;
-	check = smx_exec.fetch(dev, qp, at, req);
-	if (check == SMX_CHECK_NONE)
-		check = check_request(dev, qp, at, req);
-	if (check == SMX_CHECK_NONE && is_local(req->opcode)) {
-		slot->opcode = req->opcode;	/* the program may have changed it since it rang */
-		if (st->oldest != at)
-			return STEP_STALL;
-		run_local(dev, qp, st, req);
-		return STEP_ON;
-	}
-	if (check == SMX_CHECK_NONE && qp->attr.type == SMX_QP_DCI && smx_dc_must_wait(st, req->av))
+	step = do_here(dev, qp, st, at);
+	if (step != STEP_SEND)
+		return step;
+	if (qp->attr.type == SMX_QP_DCI && smx_dc_must_wait(st, req->av))
 		return STEP_STALL;
-	if (check == SMX_CHECK_NONE)
-		check = address(dev, qp, st, req);
+	check = address(dev, qp, st, req);
 	if (check != SMX_CHECK_NONE) {
 		smx_req_fail_later(dev, qp, st, at, check);
 		return STEP_ON;
 	}
-	if (st->una_psn == st->next_psn && smx_direct_run(dev, qp, st))
-		return STEP_ON;
-
 	count = qp->attr.type == SMX_QP_UD ? 1 : packets(req->length, smx_req_mtu(dev, qp));
 	if (st->next_psn != st->una_psn &&
 	    smx_psn_diff(st->next_psn, st->una_psn) + (int64_t)count > SMX_PSN_WINDOW)
 		return STEP_STALL;
 	if (qp->attr.type == SMX_QP_DCI)
 		smx_dc_connect(st, req->av);
-	slot->opcode = req->opcode;
+	slot->opcode = req->opcode;	/* the program may have changed it since it rang */
 	slot->psn = st->next_psn;
 	slot->psn_count = count;
 	slot->bytes = (uint32_t)req->length;
 	slot->state = SMX_SLOT_SENT;
 	if (smx_op_is_read(req->opcode))
 		st->reads++;
-	w->tx_of = st;
-	w->tx_at = at;
-	w->walk_off = UINT64_MAX;
 	return STEP_ON;
 }
 
@@ -612,6 +676,22 @@ static void follow_sqd(struct smx_dev *dev, struct smx_qp *qp)
 		smx_req_wake(dev, qp, &qp->req[i]);
 }
 
+/* Does WQEs that nothing is before, as far as they need no answer; the rest gets slots, each in its stream. */
+static void take_rung(struct smx_dev *dev, struct smx_qp *qp)
+{
+	struct smx_sq *sq = &qp->sq;
+
+	while (sq->fetched != sq->pi) {
+		struct smx_requester *st = smx_sq_stream(qp, sq->fetched);
+
+		if (sq->ci != sq->fetched || qp->state != IBV_QPS_RTS || dev->budget_bytes <= 0 ||
+		    smx_req_is_held(st) || do_here(dev, qp, st, sq->fetched) != STEP_ON) {
+			smx_sq_assign(dev, qp);
+			return;
+		}
+	}
+}
+
 bool smx_req_run(struct smx_dev *dev, struct smx_qp *qp)
 {
 	struct smx_requester *st;
@@ -635,11 +715,9 @@ bool smx_req_run(struct smx_dev *dev, struct smx_qp *qp)
 	follow_sqd(dev, qp);
 	if (!smx_sq_read_doorbell(dev, qp))
 		return false;
-	if (qp->sq.fetched != qp->sq.pi)
-		smx_sq_assign(dev, qp);
-
 	dev->req_work->tx_of = NULL;
 	dev->req_work->frame_of = NULL;
+	take_rung(dev, qp);
 	while ((st = take_oldest(qp, &until))) {
 		run = run_stream(dev, qp, st, until);
 		if (run == RUN_OUT)

@@ -196,13 +196,6 @@ void smx_req_kick(struct smx_dev *dev, struct smx_qp *qp)
 	dev->ready_tail = &qp->ready_next;
 }
 
-static const struct smx_wqe_ctrl *ctrl_at(const struct smx_qp *qp, uint32_t at)
-{
-	size_t block = at & (qp->sq.bb_count - 1);
-
-	return (const struct smx_wqe_ctrl *)(qp->sq.buf + block * SMX_WQE_BB);
-}
-
 struct smx_where smx_req_where(const struct smx_qp *qp, uint32_t at)
 {
 	struct smx_where where = {
@@ -219,13 +212,12 @@ struct smx_where smx_req_where(const struct smx_qp *qp, uint32_t at)
 			where.peer_qpn = qp->attr.type == SMX_QP_DCI ?
 				from_be32(st->peer.dqp_dct) & 0xffffff : qp->cur.dest_qp_num;
 	} else {
-		where.opcode = from_be32(ctrl_at(qp, at)->opmod_idx_opcode) & 0xff;
+		where.opcode = from_be32(smx_sq_ctrl(qp, at)->opmod_idx_opcode) & 0xff;
 	}
 	return where;
 }
 
-/* The doorbell record cannot be believed, so nothing rung after it can. */
-static void overrun(struct smx_dev *dev, struct smx_qp *qp, uint16_t added)
+void smx_sq_overrun(struct smx_dev *dev, struct smx_qp *qp, uint16_t added)
 {
 	struct smx_where where = smx_req_where(qp, qp->sq.pi);
 
@@ -237,24 +229,6 @@ static void overrun(struct smx_dev *dev, struct smx_qp *qp, uint16_t added)
 	smx_req_flush_all(dev, qp, true);
 	smx_cq_put_error(dev, qp->attr.send_cq, SMX_CHECK_WQE_OVERRUN, &where, 0);
 	smx_qp_fatal(dev, qp, SMX_CHECK_WQE_OVERRUN);
-}
-
-bool smx_sq_read_doorbell(struct smx_dev *dev, struct smx_qp *qp)
-{
-	struct smx_sq *sq = &qp->sq;
-	uint16_t added;
-
-	if (!sq->bb_count || qp->sq_halted)
-		return !qp->sq_halted;
-	added = (uint16_t)(be32_load_acquire((const uint32_t *)sq->dbrec + SMX_DBREC_SND) - sq->pi);
-	if (!added)
-		return true;
-	if (added > sq->bb_count - (sq->pi - sq->ci)) {
-		overrun(dev, qp, added);
-		return false;
-	}
-	sq->pi += added;
-	return true;
 }
 
 static void append(struct smx_qp *qp, struct smx_requester *st, uint32_t at)
@@ -301,11 +275,11 @@ void smx_sq_assign(struct smx_dev *dev, struct smx_qp *qp)
 	assert(sq->pi - sq->ci <= sq->bb_count);
 	while (sq->fetched != sq->pi) {
 		uint32_t at = sq->fetched;
-		const struct smx_wqe_ctrl *ctrl = ctrl_at(qp, at);
+		const struct smx_wqe_ctrl *ctrl = smx_sq_ctrl(qp, at);
 		struct smx_sq_slot *slot = smx_sq_slot(qp, at);
 		uint32_t ds = from_be32(ctrl->qpn_ds) & 0x3f;
 		uint32_t bb = ds ? (ds + 3) / 4 : 1;
-		struct smx_requester *st = smx_req_stream(qp, from_be16(ctrl->dci_stream));
+		struct smx_requester *st = smx_sq_stream(qp, at);
 
 		/* A WQE that claims more than was rung is refused when it is fetched. */
 		if (bb > sq->pi - at)

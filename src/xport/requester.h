@@ -68,6 +68,7 @@ struct smx_req_work {
 	struct smx_send_req tx;
 	struct smx_send_req rx;
 	const struct smx_requester *tx_of;	/* whose WQE tx is; NULL: none */
+	bool tx_tried;			/* tx was tried without a frame, in vain */
 	const struct smx_requester *frame_of;	/* whose path frame holds; NULL: none */
 	uint32_t tx_at;
 	/* where in its message walk stands; UINT64_MAX: nowhere */
@@ -119,6 +120,19 @@ static inline struct smx_requester *smx_req_stream(const struct smx_qp *qp, uint
 	return &qp->req[stream & (smx_req_stream_count(qp) - 1)];
 }
 
+static inline const struct smx_wqe_ctrl *smx_sq_ctrl(const struct smx_qp *qp, uint32_t at)
+{
+	size_t block = at & (qp->sq.bb_count - 1);
+
+	return (const struct smx_wqe_ctrl *)(qp->sq.buf + block * SMX_WQE_BB);
+}
+
+/* The stream of the WQE that lies there now. */
+static inline struct smx_requester *smx_sq_stream(const struct smx_qp *qp, uint32_t at)
+{
+	return qp->attr.type == SMX_QP_DCI ? smx_req_stream(qp, from_be16(smx_sq_ctrl(qp, at)->dci_stream)) : qp->req;
+}
+
 static inline uint32_t smx_req_mtu(const struct smx_dev *dev, const struct smx_qp *qp)
 {
 	return qp->attr.type == SMX_QP_UD ? dev->attr.mtu_bytes : 128u << qp->cur.path_mtu;
@@ -146,13 +160,34 @@ void smx_req_seek(struct smx_qp *qp, struct smx_requester *st, uint32_t psn);
 void smx_req_fail_later(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st,
 			uint32_t at,
 			smx_outcome check);
+/* dev->req_work->tx, which nothing of its stream is before, has been carried out without a frame: completes it with
+ * success. inline_data: NULL, or the message, which goes into the CQE. */
+void smx_req_done(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st, const void *inline_data);
+/* The same in error. */
+void smx_req_fail_front(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st, smx_outcome check);
 /* Fetches the WQE of a request that was sent. RETURN false if the program has changed it since. */
 bool smx_req_refetch(struct smx_dev *dev, struct smx_qp *qp, uint32_t at, struct smx_send_req *out);
 
 /* req_queue.c: the send queue as blocks, slots and lists. */
+/* The doorbell record cannot be believed, so nothing rung after it can: the queue pair goes into error. */
+void smx_sq_overrun(struct smx_dev *dev, struct smx_qp *qp, uint16_t added) __attribute__((cold));
 /* Takes over the producer index from the doorbell record. RETURN false if it claims more than the
  * ring holds: the queue pair is in error then. */
-bool smx_sq_read_doorbell(struct smx_dev *dev, struct smx_qp *qp);
+static inline bool smx_sq_read_doorbell(struct smx_dev *dev, struct smx_qp *qp)
+{
+	struct smx_sq *sq = &qp->sq;
+	uint16_t added;
+
+	if (!sq->bb_count || qp->sq_halted)
+		return !qp->sq_halted;
+	added = (uint16_t)(be32_load_acquire((const uint32_t *)sq->dbrec + SMX_DBREC_SND) - sq->pi);
+	if (added > sq->bb_count - (sq->pi - sq->ci)) {
+		smx_sq_overrun(dev, qp, added);
+		return false;
+	}
+	sq->pi += added;
+	return true;
+}
 /* Cuts what was rung into WQEs and gives each to its stream. */
 void smx_sq_assign(struct smx_dev *dev, struct smx_qp *qp);
 /* The queue pair waits for room at the port from now on, or no longer. */
@@ -163,8 +198,17 @@ void smx_req_set_rnr_wait(struct smx_dev *dev, struct smx_qp *qp, struct smx_req
 void smx_sq_retire(struct smx_qp *qp, struct smx_requester *st);
 
 /* rc_comp.c */
-/* Completes the stream's oldest WQE with success: a CQE if it asked for one. inline_bytes of
- * inline_data go into it (scatter to CQE) unless it is 0. */
+/* What the CQE of a WQE that succeeded tells. */
+struct smx_comp {
+	uint32_t at;			/* block counter */
+	uint32_t bytes;			/* of the message */
+	uint8_t opcode, fm_ce_se;
+	uint32_t inline_bytes;		/* of inline_data go into the CQE (scatter to CQE); 0: none */
+	const void *inline_data;
+};
+/* The WQE, which is out of its stream by now, is completed: a CQE, if it asked for one. */
+void smx_comp_put(struct smx_dev *dev, struct smx_qp *qp, const struct smx_comp *c);
+/* Completes the stream's oldest WQE with success. inline_bytes and inline_data as above. */
 void smx_comp_done(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st,
 		   const void *inline_data,
 		   uint32_t inline_bytes);
@@ -209,6 +253,8 @@ smx_outcome smx_dc_address(struct smx_dev *dev, struct smx_qp *qp, const struct 
 			   struct smx_frame *f);
 smx_outcome smx_av_to_path(struct smx_dev *dev, struct smx_qp *qp, const struct smx_send_req *req,
 			   struct smx_frame *f);
+/* Is the source that it names one of the port's? */
+bool smx_av_has_source(const struct smx_dev *dev, const struct smx_wqe_av *av);
 /* RETURN whether a request with this address has to wait until the stream's earlier ones are
  * answered. */
 bool smx_dc_must_wait(const struct smx_requester *st, const struct smx_wqe_av *av);

@@ -20,6 +20,11 @@ static const uint8_t *source_gid(const struct smx_dev *dev, uint32_t index, cons
 	return dev->gid[index];
 }
 
+bool smx_av_has_source(const struct smx_dev *dev, const struct smx_wqe_av *av)
+{
+	return source_gid(dev, bits_get(from_be32(av->grh_gid_fl), 27, 20), av->rgid);
+}
+
 smx_outcome smx_av_to_path(struct smx_dev *dev, struct smx_qp *qp, const struct smx_send_req *req,
 			   struct smx_frame *f)
 {

@@ -50,11 +50,11 @@ static struct smx_port_qp a_qp(void)
 	};
 }
 
-static struct smx_frame a_write(uint64_t va, uint64_t length)
+static struct smx_port_request a_write(uint64_t va, uint64_t length)
 {
-	return (struct smx_frame){
-		.transport = SMX_TP_RC, .op = SMX_FRAME_WRITE, .src_qpn = PEER, .dst_qpn = QPN, .rkey = KEY, .va = va,
-		.dma_length = length, .mtu_bytes = 1024,
+	return (struct smx_port_request){
+		.transport = SMX_TP_RC, .right = SMX_MAY_WRITE, .src_qpn = PEER, .dst_qpn = QPN, .rkey = KEY, .va = va,
+		.length = length, .mtu_bytes = 1024,
 	};
 }
 
@@ -86,7 +86,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static void *at(const struct smx_frame *f, uint64_t off)
+static void *at(const struct smx_port_request *f, uint64_t off)
 {
 	uint64_t length;
 
@@ -95,7 +95,7 @@ static void *at(const struct smx_frame *f, uint64_t off)
 
 static void *find(uint64_t va, uint64_t length)
 {
-	struct smx_frame f = a_write(va, length);
+	struct smx_port_request f = a_write(va, length);
 
 	return at(&f, 0);
 }
@@ -103,7 +103,7 @@ static void *find(uint64_t va, uint64_t length)
 /* Pages that were stored into again would be nobody's. */
 static void memory_that_is_not_shared_any_more_is_let_go(void **state)
 {
-	struct smx_frame f = a_write(START, 100);
+	struct smx_port_request f = a_write(START, 100);
 	uint64_t length = 8;
 
 	(void)state;
@@ -119,7 +119,7 @@ static void memory_that_is_not_shared_any_more_is_let_go(void **state)
 /* What is stored there is in the owner's memory. */
 static void found(void **state)
 {
-	struct smx_frame f = a_write(START + 100, 4000);
+	struct smx_port_request f = a_write(START + 100, 4000);
 	uint64_t length = 0;
 	uint8_t *p;
 
@@ -140,7 +140,7 @@ static void ranges(void **state)
 		{ START, MEM + 1 }, { START + 1, MEM }, { START - 1, 1 }, { START - 1, MEM }, { START + MEM, 1 },
 		{ START, 0 }, { 0, 8 }, { UINT64_MAX, 8 }, { START, UINT64_MAX }, { START + 8, UINT64_MAX - 4 },
 	};
-	struct smx_frame f = a_write(START, 100);
+	struct smx_port_request f = a_write(START, 100);
 
 	(void)state;
 	for (size_t i = 0; i < SMX_COUNT(out); i++)
@@ -151,7 +151,7 @@ static void ranges(void **state)
 
 static void other_requests(void **state)
 {
-	struct smx_frame f;
+	struct smx_port_request f;
 
 	(void)state;
 	f = a_write(START, 8), f.rkey ^= 1, assert_null(at(&f, 0));
@@ -165,9 +165,9 @@ static void other_requests(void **state)
 	f = a_write(START, 8), f.mtu_bytes = 512, assert_null(at(&f, 0));
 	f = a_write(START, 8), f.transport = SMX_TP_DC, assert_null(at(&f, 0));
 	f = a_write(START, 8), f.transport = SMX_TP_UC, assert_null(at(&f, 0));
-	f = a_write(START, 8), f.op = SMX_FRAME_SEND, assert_null(at(&f, 0));
-	f = a_write(START + 8, 8), f.op = SMX_FRAME_ATOMIC_REQUEST, assert_non_null(at(&f, 0));
-	f = a_write(START + 4, 8), f.op = SMX_FRAME_ATOMIC_REQUEST, assert_null(at(&f, 0));
+	f = a_write(START, 8), f.right = 1u << 31, assert_null(at(&f, 0));
+	f = a_write(START + 8, 8), f.right = SMX_MAY_ATOMIC, assert_non_null(at(&f, 0));
+	f = a_write(START + 4, 8), f.right = SMX_MAY_ATOMIC, assert_null(at(&f, 0));
 }
 
 static void put_key(const struct smx_port_key *key)
@@ -178,25 +178,22 @@ static void put_key(const struct smx_port_key *key)
 
 static void rights(void **state)
 {
-	static const struct { uint8_t op; uint32_t right; } row[] = {
-		{ SMX_FRAME_WRITE, SMX_MAY_WRITE }, { SMX_FRAME_READ_REQUEST, SMX_MAY_READ },
-		{ SMX_FRAME_ATOMIC_REQUEST, SMX_MAY_ATOMIC },
-	};
+	static const uint32_t right[] = { SMX_MAY_WRITE, SMX_MAY_READ, SMX_MAY_ATOMIC };
 	struct smx_port_key key = a_key(), full = key;
 	struct smx_port_qp qp = a_qp(), able = qp;
 
 	(void)state;
-	for (size_t i = 0; i < SMX_COUNT(row); i++) {
-		struct smx_frame f = a_write(START, 8);
+	for (size_t i = 0; i < SMX_COUNT(right); i++) {
+		struct smx_port_request f = a_write(START, 8);
 
-		f.op = row[i].op;
-		key.rights = full.rights & ~row[i].right;
+		f.right = right[i];
+		key.rights = full.rights & ~right[i];
 		put_key(&key);
 		assert_null(at(&f, 0));
-		key.rights = row[i].right;
+		key.rights = right[i];
 		put_key(&key);
 		assert_non_null(at(&f, 0));
-		qp.rights = able.rights & ~row[i].right;
+		qp.rights = able.rights & ~right[i];
 		assert_true(smx_tables_withdraw_qp(&tables, QPN));
 		smx_tables_put_qp(&tables, &qp);
 		assert_null(at(&f, 0));
@@ -214,7 +211,7 @@ static void dc(void **state)
 {
 	struct smx_port_qp dct = { .qpn = DCT, .pdn = PDN, .rights = SMX_MAY_WRITE, .dc_key = 0x55, .mtu_bytes = 1024,
 				   .transport = SMX_TP_DC };
-	struct smx_frame f = a_write(START, 8);
+	struct smx_port_request f = a_write(START, 8);
 
 	(void)state;
 	smx_tables_put_qp(&tables, &dct);
@@ -226,7 +223,7 @@ static void dc(void **state)
 	assert_non_null(at(&f, 0));
 	f.src_qpn = 1;
 	assert_non_null(at(&f, 0));
-	f.op = SMX_FRAME_READ_REQUEST;
+	f.right = SMX_MAY_READ;
 	assert_null(at(&f, 0));
 }
 
@@ -265,7 +262,7 @@ static void hostile(void **state)
 		struct smx_port_key key = { .key = KEY, .pdn = PDN, .rights = 7, .start = row[i].start,
 					    .length = row[i].length, .host = row[i].host };
 		uint64_t length = 0;
-		struct smx_frame f = a_write(START, 64);
+		struct smx_port_request f = a_write(START, 64);
 		uint8_t *p;
 
 		put_key(&key);
@@ -299,7 +296,7 @@ static void other_files(void **state)
 /* A memfd number that is no memfd of base/share.h: nothing is found, and it is asked once. */
 static void no_memory(void **state)
 {
-	struct smx_frame f = a_write(START, 8);
+	struct smx_port_request f = a_write(START, 8);
 	struct smx_far far;
 	uint64_t length;
 
