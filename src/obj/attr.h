@@ -104,6 +104,9 @@ enum smx_qp_type { SMX_QP_RC, SMX_QP_UC, SMX_QP_UD, SMX_QP_XRC_INI, SMX_QP_XRC_T
 
 struct smx_qp_attr {
 	enum smx_qp_type type;
+	uint8_t req_scatter_bytes;	/* READ and atomic responses up to this size go into the CQE: 0, 32, 64 */
+	uint8_t resp_scatter_bytes;	/* likewise received messages */
+	bool wq_signature;	/* byte 8 of each WQE is checked */
 	struct smx_pd *pd;
 	struct smx_cq *send_cq, *recv_cq;
 	struct smx_srq *srq;
@@ -114,12 +117,9 @@ struct smx_qp_attr {
 	uint32_t rq_wqe_count;	/* power of two, or 0 */
 	uint32_t rq_stride_bytes;
 	void *dbrec;		/* two 32-bit words: SMX_DBREC_RCV, SMX_DBREC_SND */
-	uint8_t req_scatter_bytes;	/* READ and atomic responses up to this size go into the CQE: 0, 32, 64 */
-	uint8_t resp_scatter_bytes;	/* likewise received messages */
 	uint64_t dc_key;	/* DCT */
 	uint8_t log_streams;	/* DCI: 1 << log_streams concurrent streams */
 	uint8_t log_errored;	/* DCI: 1 << log_errored streams in error move the DCI to ERR; only with streams */
-	bool wq_signature;	/* byte 8 of each WQE is checked */
 	bool block_self_mcast;	/* UD: multicast that it sends does not come back to itself */
 	uint32_t user_index;	/* goes into srqn_uidx of its CQEs; the QP number by default */
 	uint32_t reserved_qpn;	/* take this number (from smx_cmd_reserve_qpn), or 0 */

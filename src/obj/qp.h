@@ -83,10 +83,11 @@ struct smx_qp {
 	uint8_t sqd;			/* enum smx_sqd */
 	bool errored;			/* a request of this QP failed; root names it */
 	bool completion_lost;		/* a CQE of it did not fit its queue */
-	uint32_t dc_nonce;		/* DCI: of its connections since RESET */
-	uint32_t rnr_streams;		/* streams that wait for the peer's receive */
+	struct smx_rndv *rndv;		/* it fetches the payload of rendezvous by itself; see xport/resp_tag.c */
 
 	struct smx_qp_attr attr;	/* as created */
+	uint32_t rnr_streams;		/* streams that wait for the peer's receive */
+	uint32_t dc_nonce;		/* DCI: of its connections since RESET */
 
 	struct ibv_qp_attr cur;		/* as modified; cur.ah_attr with the path in: */
 	struct smx_path path;
@@ -99,7 +100,6 @@ struct smx_qp {
 	uint32_t users;			/* multicast attachments */
 	struct smx_link watched, rnr;	/* on dev's lists of these names */
 	struct smx_link *dc_contexts;	/* DCI: what targets of this device keep of it, xport/resp_dc.c */
-	struct smx_rndv *rndv;		/* it fetches the payload of rendezvous by itself; see xport/resp_tag.c */
 	struct smx_dev *dev;
 };
 enum { SMX_QP_ALIGN = 64 };
