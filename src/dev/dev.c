@@ -322,6 +322,7 @@ uint64_t smx_dev_turn(struct smx_dev *dev)
 	struct smx_port *port = dev->port;
 
 	dev->now_known = false;
+	port->turns++;
 	dev->budget_bytes = (int64_t)dev->attr.turn_budget_bytes;
 	/* What is sent may arrive at once; what arrives may let more be sent. Answers that have come go before the
 	 * timers that say that they have not: a process may have been stopped for a while. */

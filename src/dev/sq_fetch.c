@@ -432,6 +432,33 @@ static inline uint64_t long_at(const uint8_t *wqe, uint32_t off)
 	return be64toh(__atomic_load_n((const uint64_t *)(const void *)(wqe + off), __ATOMIC_RELAXED));
 }
 
+/* The request's only data segment: a pointer, or inline data that lies together. RETURN false when it is something else
+ * after all. */
+static inline bool fetch_only_data(const struct smx_sq *sq, const uint8_t *seg, uint32_t ds, struct smx_send_req *out)
+{
+	uint32_t count = word_at(seg, 0), bytes = count & ~SMX_INLINE_SEG;
+	const uint8_t *data = seg + sizeof(struct smx_wqe_inline);
+	struct smx_sge *sge = &out->sge[0];
+
+	if (count & SMX_INLINE_SEG) {
+		if (out->opcode != SMX_OP_RDMA_WRITE || bytes > ds * SMX_WQE_DS ||
+		    (sizeof(struct smx_wqe_inline) + bytes + SMX_WQE_DS - 1) / SMX_WQE_DS != ds ||
+		    bytes > (uint64_t)(sq->buf + (size_t)sq->bb_count * SMX_WQE_BB - data))
+			return false;
+		sge->va = (uintptr_t)data;
+	} else if (ds == 1) {
+		sge->va = long_at(seg, 8);
+		sge->key = word_at(seg, 4);
+	} else {
+		return false;
+	}
+	sge->is_host = count & SMX_INLINE_SEG;
+	sge->length = bytes;
+	out->length = bytes;
+	out->sge_count = 1;
+	return bytes != 0;
+}
+
 /* WRITE and READ with one data segment, the commonest of all: what has no fault is recognised by few comparisons.
  * RETURN false for all else. */
 static inline bool fetch_one_sge(const struct smx_qp *qp, uint32_t at, uint32_t word0, uint32_t word1,
@@ -439,29 +466,20 @@ static inline bool fetch_one_sge(const struct smx_qp *qp, uint32_t at, uint32_t 
 {
 	enum smx_qp_type type = qp->attr.type;
 	const struct smx_sq *sq = &qp->sq;
-	uint32_t av_ds = type == SMX_QP_DCI ? sizeof(struct smx_wqe_av) / SMX_WQE_DS : 0, ds = 3 + av_ds, count;
+	uint32_t av_ds = type == SMX_QP_DCI ? sizeof(struct smx_wqe_av) / SMX_WQE_DS : 0, ds = word1 & 0xff;
 	uint32_t mask = sq->bb_count * SMX_WQE_BB - 1, base = at * SMX_WQE_BB & mask;
-	const uint8_t *seg = sq->buf + ((base + (1 + av_ds) * SMX_WQE_DS) & mask);
+	const uint8_t *raddr = sq->buf + ((base + (1 + av_ds) * SMX_WQE_DS) & mask);
 
-	if ((type != SMX_QP_RC && type != SMX_QP_DCI) || word1 != (qp->qpn << 8 | ds) || qp->attr.wq_signature ||
+	if ((type != SMX_QP_RC && type != SMX_QP_DCI) || word1 >> 8 != qp->qpn || qp->attr.wq_signature ||
 	    (out->opcode != SMX_OP_RDMA_WRITE && out->opcode != SMX_OP_RDMA_READ) ||
-	    (word0 >> 8 & 0xffff) != (at & 0xffff) || (sq->pi - at) * 4 < ds)
-		return false;
-	count = word_at(seg, SMX_WQE_DS);
-	if (!count || count & SMX_INLINE_SEG)
+	    (word0 >> 8 & 0xffff) != (at & 0xffff) || ds < 3 + av_ds || ds > SMX_WQE_DS_MAX || (sq->pi - at) * 4 < ds)
 		return false;
 	out->av = av_ds ? (const void *)(sq->buf + base + SMX_WQE_DS) : NULL;
 	if (out->av && !(from_be32(out->av->dqp_dct) & SMX_AV_EXTENDED))
 		return false;
-	out->raddr = long_at(seg, 0);
-	out->rkey = word_at(seg, 8);
-	out->length = count;
-	out->sge_count = 1;
-	out->sge[0].va = long_at(seg, SMX_WQE_DS + 8);
-	out->sge[0].length = count;
-	out->sge[0].key = word_at(seg, SMX_WQE_DS + 4);
-	out->sge[0].is_host = false;
-	return true;
+	out->raddr = long_at(raddr, 0);
+	out->rkey = word_at(raddr, 8);
+	return fetch_only_data(sq, raddr + SMX_WQE_DS, ds - 2 - av_ds, out);
 }
 
 static __attribute__((noinline)) smx_outcome fetch_any(struct smx_dev *dev, struct smx_qp *qp, uint32_t at,

@@ -133,7 +133,7 @@ void *smx_host_reach(struct smx_port *port, const struct smx_port_request *r, ui
 		return NULL;
 	gen = __atomic_load_n(&h->reg.file->slot[to].gen, __ATOMIC_RELAXED);
 	far = (uint16_t)gen == gen16 ? smx_host_far(h, to, gen) : NULL;
-	if (!far || !smx_far_lives(far))
+	if (!far || !smx_far_lives(far, port->turns))
 		return NULL;
 	smx_host_enter(&h->reg, to);
 	at = smx_far_at(far, r, off, length);

@@ -216,15 +216,17 @@ static __attribute__((noinline)) bool is_open_there(const struct smx_far *far)
 	return there;
 }
 
-bool smx_far_lives(struct smx_far *far)
+bool smx_far_lives(struct smx_far *far, uint32_t turn)
 {
-	uint64_t now = coarse_time();
+	uint64_t now;
 
-	if (__builtin_expect(now == far->looked_at, 1))
+	if (turn == far->turn)
 		return true;
-	if (!is_open_there(far))
+	now = coarse_time();
+	if (__builtin_expect(now != far->looked_at, 0) && !is_open_there(far))
 		return false;
 	far->looked_at = now;
+	far->turn = turn;
 	return true;
 }
 

@@ -75,14 +75,15 @@ struct smx_far {
 	pid_t pid;
 	uint64_t device, inode;			/* of the file */
 	uint64_t looked_at;			/* when it was last seen to be there */
+	uint32_t turn;				/* in which it was last seen to live */
 	char path[40];
 };
 
 /* fd: of pid. RETURN false, with a sentence in why, when it is not slot's of that generation, or may not be read. */
 bool smx_far_open(struct smx_far *far, pid_t pid, int fd, uint32_t slot, uint32_t gen, char *why, size_t why_len);
 void smx_far_close(struct smx_far *far);
-/* Does the process live, as the program that it was? Looks once a while; cheap in between. */
-bool smx_far_lives(struct smx_far *far);
+/* Does the process live, as the program that it was? Looks once a while; cheap in between, and free within a turn. */
+bool smx_far_lives(struct smx_far *far, uint32_t turn);
 /* Where byte off of the memory that the request names is here; *length: how much lies together. RETURN NULL unless
  * the tables say that the whole request would be carried out. The caller is marked as busy. */
 void *smx_far_at(struct smx_far *far, const struct smx_port_request *r, uint64_t off, uint64_t *length);

@@ -110,6 +110,7 @@ struct smx_port {
 	bool immediate;			/* send() delivers, and poll() has nothing to do unless the bell changed */
 	bool untimed;			/* poll() does not look at now_ns */
 	bool polled;			/* poll() is called all the time: what can wait may wait for the next call */
+	uint32_t turns;			/* of the device, counted by it: what is looked at once a turn */
 	uint32_t changes;		/* of bell and linked, and of who is reachable: counted */
 	bool lent;			/* payloads of frames have been left in this process's memory */
 	bool linked;			/* other processes have made contact: polling may find something */
