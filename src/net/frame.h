@@ -25,6 +25,12 @@ enum smx_frame_op {
 	SMX_FRAME_SOURCE_FAULT,
 };
 
+static inline bool smx_frame_is_answer(uint8_t op)
+{
+	return (1u << SMX_FRAME_ACK | 1u << SMX_FRAME_READ_RESPONSE | 1u << SMX_FRAME_ATOMIC_RESPONSE |
+		1u << SMX_FRAME_SOURCE_FAULT) >> op & 1;
+}
+
 enum smx_transport { SMX_TP_RC, SMX_TP_UC, SMX_TP_UD, SMX_TP_XRC, SMX_TP_DC };
 
 /* AETH syndrome, IBA 9.7.5.2. */

@@ -107,10 +107,4 @@ static inline bool smx_rec_has_remote(uint8_t op)
 		1u << SMX_FRAME_ATOMIC_RESPONSE) >> op & 1;
 }
 
-static inline bool smx_frame_is_answer(uint8_t op)
-{
-	return (1u << SMX_FRAME_ACK | 1u << SMX_FRAME_READ_RESPONSE | 1u << SMX_FRAME_ATOMIC_RESPONSE |
-		1u << SMX_FRAME_SOURCE_FAULT) >> op & 1;
-}
-
 #endif

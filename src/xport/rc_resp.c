@@ -93,19 +93,13 @@ void smx_resp_reset(struct smx_qp *qp)
 
 static uint8_t transport_of(enum smx_qp_type type)
 {
-	switch (type) {
-	case SMX_QP_RC:
-		return SMX_TP_RC;
-	case SMX_QP_UC:
-		return SMX_TP_UC;
-	case SMX_QP_UD:
-		return SMX_TP_UD;
-	case SMX_QP_XRC_INI:
-	case SMX_QP_XRC_TGT:
-		return SMX_TP_XRC;
-	default:
-		return SMX_TP_DC;
-	}
+	static const uint8_t transport[] = {
+		[SMX_QP_RC] = SMX_TP_RC, [SMX_QP_UC] = SMX_TP_UC, [SMX_QP_UD] = SMX_TP_UD,
+		[SMX_QP_XRC_INI] = SMX_TP_XRC, [SMX_QP_XRC_TGT] = SMX_TP_XRC,
+		[SMX_QP_DCI] = SMX_TP_DC, [SMX_QP_DCT] = SMX_TP_DC,
+	};
+
+	return transport[type];
 }
 
 /* The scatter list of a context is large and is not touched. */
@@ -270,28 +264,11 @@ static bool is_source_check(enum smx_check check)
 	return check >= SMX_CHECK_GATHER_KEY && check <= SMX_CHECK_GATHER_DEPTH;
 }
 
-/* Do the next n bytes lie in one plain region, and inside it? Then the copy itself is refused at
- * its first byte or not at all, and need not be looked at before. */
-static bool in_one_region(const struct smx_walk *dst, uint64_t n)
-{
-	const struct smx_sge *sge = dst->sge ? &dst->sge[dst->sge_at] : &dst->one;
-	const struct smx_mkey *mk;
-	uint64_t at;
-
-	if (dst->sge_at >= dst->sge_count || sge->length - dst->sge_off < n)
-		return false;
-	mk = smx_mkey_find(dst->dev, sge->key);
-	if (!mk || mk->attr.kind != SMX_MKEY_DIRECT)
-		return false;
-	at = sge->va + dst->sge_off - mk->attr.start;
-	return at <= mk->attr.length && mk->attr.length - at >= n;
-}
-
 bool smx_resp_store(struct smx_resp_work *w, struct smx_walk *dst, uint64_t n, uint64_t *done,
 		    struct smx_dma_fault *fault)
 {
 	struct smx_frame *f = w->f;
-	uint64_t fits = in_one_region(dst, n) ? n : smx_walk_check(dst, n, fault);
+	uint64_t fits = smx_walk_check(dst, n, fault);
 	struct smx_dma_fault copy_fault;
 	struct smx_walk began;
 	smx_outcome check;
@@ -532,7 +509,7 @@ static uint32_t count_packets(const struct smx_frame *f, uint32_t mtu)
 			 : f->op == SMX_FRAME_ATOMIC_REQUEST ? 0
 							     : f->length;
 
-	return bytes ? (uint32_t)((bytes - 1) / mtu) + 1 : 1;
+	return bytes <= mtu ? 1 : (uint32_t)((bytes - 1) / mtu) + 1;
 }
 
 static void note_established(struct smx_dev *dev, struct smx_qp *qp)

@@ -269,11 +269,10 @@ static bool fits_cqe(const struct smx_resp_work *w)
 	/* An XRC receive completes in a queue that the target does not know. In a CQE's own first
 	 * 32 bytes would stand the source's number, which a DC target's program needs. A message to a
 	 * tag matching SRQ has its header there. */
-	if (!most || w->qp->attr.type == SMX_QP_XRC_TGT || w->c->tag.state ||
+	if (f->length > most || !f->length || w->qp->attr.type == SMX_QP_XRC_TGT || w->c->tag.state ||
 	    (w->qp->attr.type == SMX_QP_DCT && most < 64))
 		return false;
-	return f->first && f->last && f->length && f->length <= most &&
-	       f->length <= w->c->recv.total_bytes && driver_can_copy(w->dev, &w->c->recv);
+	return f->first && f->last && f->length <= w->c->recv.total_bytes && driver_can_copy(w->dev, &w->c->recv);
 }
 
 /* Reads a small message into data, after the receive was checked as if it were written. RETURN

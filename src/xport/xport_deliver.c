@@ -11,22 +11,19 @@
 
 enum { MULTICAST_QPN = 0xffffff };
 
+enum {
+	RECEIVES = 1 << IBV_QPS_RTR | 1 << IBV_QPS_RTS | 1 << IBV_QPS_SQD | 1 << IBV_QPS_SQE,
+	TAKES_ANSWERS = 1 << IBV_QPS_RTS | 1 << IBV_QPS_SQD | 1 << IBV_QPS_SQE,
+};
+
 static bool can_receive(const struct smx_qp *qp)
 {
-	return qp->resp && (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS ||
-			    qp->state == IBV_QPS_SQD || qp->state == IBV_QPS_SQE);
+	return qp->resp && RECEIVES >> qp->state & 1;
 }
 
 static bool can_take_answer(const struct smx_qp *qp)
 {
-	return qp->req &&
-	       (qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD || qp->state == IBV_QPS_SQE);
-}
-
-static bool is_answer(const struct smx_frame *f)
-{
-	return f->op == SMX_FRAME_ACK || f->op == SMX_FRAME_READ_RESPONSE ||
-	       f->op == SMX_FRAME_ATOMIC_RESPONSE || f->op == SMX_FRAME_SOURCE_FAULT;
+	return qp->req && TAKES_ANSWERS >> qp->state & 1;
 }
 
 /* To every member of the group, a sender that is one included unless it was created otherwise. Each
@@ -63,14 +60,14 @@ void smx_xport_deliver(void *arg, struct smx_frame *f)
 	if (f->op > SMX_FRAME_SOURCE_FAULT)
 		return;
 	if (f->dst_qpn == MULTICAST_QPN) {
-		if (f->transport == SMX_TP_UD && !is_answer(f))
+		if (f->transport == SMX_TP_UD && !smx_frame_is_answer(f->op))
 			deliver_multicast(dev, f);
 		return;
 	}
 	qp = smx_qp_find(dev, f->dst_qpn);
 	if (!qp)
 		return;
-	if (is_answer(f)) {
+	if (smx_frame_is_answer(f->op)) {
 		if (can_take_answer(qp))
 			smx_comp_receive(dev, qp, f);
 	} else if (can_receive(qp)) {
