@@ -397,11 +397,6 @@ static void send_to(struct host *h, struct peer *p, uint32_t to, struct smx_fram
 	uint32_t count;
 	bool put, shared;
 
-	if (smx_shm_is_ack(f)) {
-		if (smx_shm_ack_put(&p->ack, lane, f))
-			mark_dirty(h, to, SMX_LISTEN_ANSWERS);
-		return;
-	}
 	if (kind == SMX_LANE_ANSWERS)
 		publish_ack(p);
 	count = find_runs(h, p, f, runs, &shared);
@@ -462,8 +457,12 @@ static void host_send(struct smx_port *port, struct smx_frame *f)
 		return;
 	}
 	p = link_to(h, f->dst_qpn, &to);
-	if (p)
+	if (!p)
+		return;
+	if (!smx_shm_is_ack(f))
 		send_to(h, p, to, f);
+	else if (smx_shm_ack_put(&p->ack, &p->out.lane[SMX_LANE_ANSWERS], f))
+		mark_dirty(h, to, SMX_LISTEN_ANSWERS);
 }
 
 /* May we read that process's memory? Its slot says what we should find. */
@@ -619,9 +618,6 @@ static bool take_lane(struct host *h, struct peer *p, uint32_t from, enum smx_la
 	bool took = false, more = true;
 	uint64_t unanswered = 0;
 
-	if (!smx_lane_has_news(lane))
-		return false;
-
 	for (unsigned int i = 0; i < RECORDS_A_POLL; i++) {
 		int32_t size;
 		const void *rec = smx_lane_peek(lane, &size);
@@ -740,7 +736,8 @@ static uint64_t host_poll(struct smx_port *port, uint64_t now)
 		struct peer *p = h->peer[from];
 
 		for (unsigned int kind = SMX_LANES; kind-- && p->in.file;)
-			more |= take_lane(h, p, from, kind);
+			if (smx_lane_has_news(&p->in.lane[kind]))
+				more |= take_lane(h, p, from, kind);
 		if (!p->listed)
 			i--;
 	}
