@@ -116,25 +116,25 @@ static uint16_t posted(const void *dbrec, uint16_t taken)
 }
 
 /* Data segments up to the end mark or the end of the WQE. */
-static void decode_list(struct smx_recv *out, const uint8_t *at, const uint8_t *end)
+static inline void decode_list(struct smx_recv *out, const uint8_t *at, const uint8_t *end)
 {
-	out->sge_count = 0;
-	out->total_bytes = 0;
-	for (; at < end && out->sge_count < SMX_RECV_SGE_MAX; at += SMX_WQE_DS) {
+	struct smx_sge *sge = out->sge, *most = out->sge + SMX_RECV_SGE_MAX;
+	uint64_t total = 0;
+
+	for (; at < end && sge < most; at += SMX_WQE_DS, sge++) {
 		const struct smx_wqe_data *seg = (const struct smx_wqe_data *)(const void *)at;
-		struct smx_sge *sge = &out->sge[out->sge_count];
 		uint32_t lkey = from_be32(seg->lkey);
 
 		if (lkey == SMX_LKEY_END)
 			break;
-		*sge = (struct smx_sge){
-			.va = from_be64(seg->va),
-			.length = from_be32(seg->byte_count) & ~SMX_INLINE_SEG,
-			.key = lkey,
-		};
-		out->total_bytes += sge->length;
-		out->sge_count++;
+		sge->va = from_be64(seg->va);
+		sge->length = from_be32(seg->byte_count) & ~SMX_INLINE_SEG;
+		sge->key = lkey;
+		sge->is_host = false;
+		total += sge->length;
 	}
+	out->sge_count = (uint32_t)(sge - out->sge);
+	out->total_bytes = total;
 }
 
 bool smx_rq_has(const struct smx_rq *rq)
@@ -147,11 +147,15 @@ bool smx_rq_has(const struct smx_rq *rq)
 bool smx_rq_take(struct smx_rq *rq, struct smx_recv *out)
 {
 	const uint8_t *wqe;
+	uint16_t n;
 
-	if (!smx_rq_has(rq)) {
-		rq->error |= rq->wqe_count && posted(rq->dbrec, rq->taken) > rq->wqe_count;
+	if (!rq->wqe_count || rq->error)
 		return false;
-	}
+	n = posted(rq->dbrec, rq->taken);
+	if (n > rq->wqe_count)
+		rq->error = true;
+	if (!n || rq->error)
+		return false;
 	wqe = rq->buf + (size_t)(rq->taken & (rq->wqe_count - 1)) * rq->stride_bytes;
 	decode_list(out, wqe + (rq->wq_signature ? SMX_WQE_DS : 0), wqe + rq->stride_bytes);
 	out->wqe_index = rq->taken++;

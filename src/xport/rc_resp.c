@@ -269,8 +269,9 @@ bool smx_resp_store(struct smx_resp_work *w, struct smx_walk *dst, uint64_t n, u
 {
 	struct smx_frame *f = w->f;
 	uint64_t fits = smx_walk_check(dst, n, fault);
+	uint64_t began_off = dst->sge_off;
+	uint32_t began_at = dst->sge_at;
 	struct smx_dma_fault copy_fault;
-	struct smx_walk began;
 	smx_outcome check;
 
 	assert(n <= f->length);
@@ -279,11 +280,12 @@ bool smx_resp_store(struct smx_resp_work *w, struct smx_walk *dst, uint64_t n, u
 	if (f->flat) {
 		check = smx_dma_write(dst, f->flat, fits, done, &copy_fault);
 	} else if (f->pull) {
-		/* It may be sent again. */
-		began = *dst;
 		check = smx_dma_pull(dst, f->pull, fits, done, &copy_fault);
-		if (check && f->pull->gone)
-			*dst = began;
+		if (check && f->pull->gone) {	/* it may be sent again */
+			dst->sge_at = began_at;
+			dst->sge_off = began_off;
+			dst->depth = 0;
+		}
 	} else {
 		check = smx_dma_copy(dst, f->walk, fits, done, &copy_fault);
 	}
@@ -412,8 +414,12 @@ static bool check_op_sequence(struct smx_resp_work *w)
 		[SMX_FRAME_ATOMIC_REQUEST] = SMX_RESP_NO_MESSAGE,
 	};
 	struct smx_frame *f = w->f;
-	uint8_t want = f->first ? SMX_RESP_NO_MESSAGE : message_of[f->op];
+	uint8_t want = SMX_RESP_NO_MESSAGE;
 
+	if (f->first && f->last && w->c->message == SMX_RESP_NO_MESSAGE)
+		return true;
+	if (!f->first)
+		want = message_of[f->op];
 	if (w->c->message != want || (!f->first && want == SMX_RESP_NO_MESSAGE)) {
 		smx_resp_refuse(w, SMX_CHECK_REMOTE_SEQUENCE, w->c->epsn,
 				"psn %" PRIu32 " %s a message, the one before is %s", f->psn,
@@ -438,9 +444,12 @@ static bool check_mtu(struct smx_resp_work *w)
 {
 	const struct smx_frame *f = w->f;
 	uint32_t own = own_mtu(w->qp), least = own < w->mtu ? own : w->mtu;
-	uint64_t bytes = f->op == SMX_FRAME_READ_REQUEST ? f->dma_length : f->length;
+	uint64_t bytes;
 
-	if (w->mtu == own || (f->first && f->last && bytes <= least))
+	if (w->mtu == own)
+		return true;
+	bytes = f->op == SMX_FRAME_READ_REQUEST ? f->dma_length : f->length;
+	if (f->first && f->last && bytes <= least)
 		return true;
 	smx_resp_refuse(w, SMX_CHECK_REMOTE_MTU, w->c->epsn,
 			"requester's path_mtu %" PRIu32 " bytes, responder's %" PRIu32, w->mtu,
@@ -461,6 +470,8 @@ static bool check_access(struct smx_resp_work *w)
 	};
 	const int need = needs[w->f->op].flag;
 
+	if (w->f->op == SMX_FRAME_SEND)
+		return true;
 	if (!smx_resp_reliable(w) && has_replay(w->f)) {
 		smx_resp_refuse(w, SMX_CHECK_REMOTE_OPCODE, w->c->epsn, "%s on UC",
 				needs[w->f->op].name);

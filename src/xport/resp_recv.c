@@ -266,13 +266,14 @@ static bool fits_cqe(const struct smx_resp_work *w)
 	const struct smx_frame *f = w->f;
 	uint32_t most = w->qp->attr.resp_scatter_bytes;
 
+	if (f->length > most || !f->length || !f->first || !f->last)
+		return false;
 	/* An XRC receive completes in a queue that the target does not know. In a CQE's own first
 	 * 32 bytes would stand the source's number, which a DC target's program needs. A message to a
 	 * tag matching SRQ has its header there. */
-	if (f->length > most || !f->length || w->qp->attr.type == SMX_QP_XRC_TGT || w->c->tag.state ||
-	    (w->qp->attr.type == SMX_QP_DCT && most < 64))
+	if (w->qp->attr.type == SMX_QP_XRC_TGT || w->c->tag.state || (w->qp->attr.type == SMX_QP_DCT && most < 64))
 		return false;
-	return f->first && f->last && f->length <= w->c->recv.total_bytes && driver_can_copy(w->dev, &w->c->recv);
+	return f->length <= w->c->recv.total_bytes && driver_can_copy(w->dev, &w->c->recv);
 }
 
 /* Reads a small message into data, after the receive was checked as if it were written. RETURN
@@ -325,14 +326,12 @@ static bool store_in_receive(struct smx_resp_work *w)
 	return false;
 }
 
-static bool invalidate(struct smx_resp_work *w)
+static __attribute__((noinline)) bool invalidate(struct smx_resp_work *w)
 {
 	struct smx_where where = recv_where(w->qp, w->c, w->c->ack.dst_qpn);
 	char text[sizeof(w->dev->frame_text)];
 	smx_outcome check;
 
-	if (!w->f->has_invalidate)
-		return true;
 	check = smx_mkey_remote_invalidate(w->dev, w->f->imm, w->pd, w->qp->qpn, text, sizeof(text));
 	if (!check)
 		return true;
@@ -374,7 +373,7 @@ void smx_resp_send(struct smx_resp_work *w)
 	in_cqe = fits_cqe(w);
 	if (!store(w, in_cqe, data))
 		return;
-	if (f->last && !invalidate(w))
+	if (f->has_invalidate && f->last && !invalidate(w))
 		return;
 	smx_resp_advance(w, w->packets);
 	c->received += f->length;
