@@ -13,10 +13,18 @@ static uint32_t text_bytes(const struct smx_frame *f)
 	return n < SMX_REC_TEXT_MAX ? (uint32_t)n : SMX_REC_TEXT_MAX;
 }
 
+/* The record has no more than its first 32 bytes before the payload. */
+static inline bool is_short(const struct smx_frame *f)
+{
+	return !smx_rec_has_remote(f->op) && !smx_rec_has_more(f->transport) && !f->text;
+}
+
 uint32_t smx_rec_head_bytes(const struct smx_frame *f)
 {
 	uint32_t n = sizeof(struct smx_rec);
 
+	if (is_short(f))
+		return n;
 	if (smx_rec_has_remote(f->op))
 		n += sizeof(struct smx_rec_remote);
 	if (smx_rec_has_more(f->transport))
@@ -43,23 +51,9 @@ static void write_more(struct smx_rec_more *m, const struct smx_frame *f)
 	m->dc_stream = f->dc_stream;
 }
 
-uint8_t *smx_rec_write(struct smx_rec *rec, const struct smx_frame *f, uint8_t runs)
+/* What follows the first 32 bytes. RETURN where it ends. */
+static __attribute__((noinline)) uint8_t *write_rest(uint8_t *at, const struct smx_frame *f, uint32_t text)
 {
-	uint32_t text = text_bytes(f), code = f->op == SMX_FRAME_ATOMIC_REQUEST ? f->atomic_op : f->syndrome;
-	uint8_t *at = (uint8_t *)(rec + 1);
-
-	assert(f->psn_count <= UINT16_MAX && f->length <= UINT32_MAX);
-	rec->transport = f->transport;
-	rec->op = f->op;
-	rec->flags = f->flags;
-	rec->log_mtu = f->mtu_bytes ? (uint8_t)__builtin_ctz(f->mtu_bytes) : 0;
-	rec->src_runs = smx_rec_word(f->src_qpn, runs);
-	rec->dst_code = smx_rec_word(f->dst_qpn, code);
-	rec->psn_text = smx_rec_word(f->psn, text);
-	rec->psn_count = (uint16_t)f->psn_count;
-	rec->check = f->check;
-	rec->length = (uint32_t)f->length;
-	rec->imm = smx_frame_is_answer(f->op) ? f->msn : f->imm;
 	if (smx_rec_has_remote(f->op)) {
 		*(struct smx_rec_remote *)(void *)at = (struct smx_rec_remote){
 			.va = f->op == SMX_FRAME_ATOMIC_RESPONSE ? f->atomic[0] : f->va,
@@ -76,11 +70,29 @@ uint8_t *smx_rec_write(struct smx_rec *rec, const struct smx_frame *f, uint8_t r
 		memcpy(at, f->atomic, sizeof(struct smx_rec_atomic));
 		at += sizeof(struct smx_rec_atomic);
 	}
-	if (text) {
+	if (text)
 		memcpy(at, f->text, text);
-		at += (text + 7) & ~7u;
-	}
-	return at;
+	return at + ((text + 7) & ~7u);
+}
+
+uint8_t *smx_rec_write(struct smx_rec *rec, const struct smx_frame *f, uint8_t runs)
+{
+	bool is_answer = smx_frame_is_answer(f->op);
+	uint32_t text = text_bytes(f), code = f->op == SMX_FRAME_ATOMIC_REQUEST ? f->atomic_op : f->syndrome;
+
+	assert(f->psn_count <= UINT16_MAX && f->length <= UINT32_MAX);
+	rec->transport = f->transport;
+	rec->op = f->op;
+	rec->flags = f->flags;
+	rec->log_mtu = f->mtu_bytes ? (uint8_t)__builtin_ctz(f->mtu_bytes) : 0;
+	rec->src_runs = smx_rec_word(f->src_qpn, runs);
+	rec->dst_code = smx_rec_word(f->dst_qpn, code);
+	rec->psn_text = smx_rec_word(f->psn, text);
+	rec->psn_count = (uint16_t)f->psn_count;
+	rec->check = f->check;
+	rec->length = (uint32_t)f->length;
+	rec->imm = is_answer ? f->msn : f->imm;
+	return is_short(f) ? (uint8_t *)(rec + 1) : write_rest((uint8_t *)(rec + 1), f, text);
 }
 
 void smx_rec_carry_ack(struct smx_rec *rec, uint32_t psn)

@@ -38,6 +38,9 @@ static const struct row rows[] = {
 	  C_GATHER_FAULT },
 	{ "DC long WRITE from unmapped memory", "GATHER_FAULT", TWO_DC, IBV_WR_RDMA_WRITE, 1 << 20, UNMAPPED_FROM,
 	  C_GATHER_FAULT },
+	{ "RC SEND from unmapped memory", "GATHER_FAULT", TWO_RC, IBV_WR_SEND, 64, UNMAPPED_FROM, C_GATHER_FAULT },
+	{ "RC SEND of some lines from unmapped memory", "GATHER_FAULT", TWO_RC, IBV_WR_SEND, 3000, UNMAPPED_FROM,
+	  C_GATHER_FAULT },
 	{ "RC READ into unmapped memory", "SCATTER_FAULT", TWO_RC, IBV_WR_RDMA_READ, 64, UNMAPPED_TO,
 	  C_SCATTER_FAULT },
 	{ "RC long READ into unmapped memory", "SCATTER_FAULT", TWO_RC, IBV_WR_RDMA_READ, 1 << 20, UNMAPPED_TO,
@@ -230,6 +233,32 @@ static void no_receive(const void *arg)
 	two_end(&two);
 }
 
+/* Refused for want of a receive, and taken when there is one: once, and with what the memory holds then. */
+static void late_receive(const void *arg)
+{
+	const struct way *w = arg;
+	struct two two = two_start(env);
+	struct t_op o = t_op(IBV_WR_SEND, 1, t_sge(&mem, 0, w->len));
+	struct two_got got;
+
+	two_connect(env, &two, 14, 7);
+	t_fill(mem.p, w->len, 5);
+	two_address(&two, w->kind, &o);
+	MUST(!two_post(&two, w->kind, &o), "post");
+	usleep(50000);
+	EXPECT(!two.page->got_count, "something was received");
+	t_fill(mem.p, w->len, 6);
+	two_want_receives(&two, w->kind, 1);
+	T_DONE(two.q[w->kind].scq, 1, IBV_WC_SEND);
+	got = two_take(&two);
+	EXPECT_EQ(got.status, IBV_WC_SUCCESS, "status of the receive");
+	EXPECT_EQ(got.bytes, w->len, "bytes received");
+	EXPECT(t_is(two.mem + TWO_RECV, w->len, 6), "the receive has other bytes");
+	usleep(20000);
+	EXPECT_EQ(two.page->got_count, 1, "messages received");
+	two_end(&two);
+}
+
 /* The child uses what it inherited as its own copy, and reaches others under numbers of its own. */
 static void forked(const void *arg)
 {
@@ -313,6 +342,7 @@ static const struct way lost_ways[] = {
 	{ "RC, stopped, then killed", TWO_RC, 8192, true, true },
 };
 static const struct way given_up_ways[] = {
+	{ "RC, a SEND of some lines that was given up", TWO_RC, 2000, false, true },
 	{ "RC, a long SEND that was given up", TWO_RC, 500000, false, true },
 	{ "XRC, a long SEND that was given up", TWO_XRC, 500000, false, true },
 	{ "DC, a long SEND that was given up", TWO_DC, 500000, false, true },
@@ -324,6 +354,14 @@ static const struct way paused_ways[] = {
 	{ "RC, stopped for 300 ms, long messages", TWO_RC, 100000, false, false },
 	{ "XRC, stopped for 300 ms, more than fits", TWO_XRC, 8192, false, false },
 	{ "DC, stopped for 300 ms, more than fits", TWO_DC, 8192, false, false },
+};
+
+static const struct way late_ways[] = {
+	{ "RC, a short SEND before its receive", TWO_RC, 40, false, false },
+	{ "RC, a SEND of some lines before its receive", TWO_RC, 3000, false, false },
+	{ "RC, a long SEND before its receive", TWO_RC, 70000, false, false },
+	{ "XRC, a SEND of some lines before its receive", TWO_XRC, 3000, false, false },
+	{ "DC, a SEND of some lines before its receive", TWO_DC, 3000, false, false },
 };
 
 int main(int argc, char **argv)
@@ -339,6 +377,8 @@ int main(int argc, char **argv)
 		t_case(paused_ways[i].name, paused, &paused_ways[i]);
 	for (size_t i = 0; i < sizeof(given_up_ways) / sizeof(given_up_ways[0]); i++)
 		t_case(given_up_ways[i].name, given_up, &given_up_ways[i]);
+	for (size_t i = 0; i < sizeof(late_ways) / sizeof(late_ways[0]); i++)
+		t_case(late_ways[i].name, late_receive, &late_ways[i]);
 	t_case("targets that follow killed ones", successors, NULL);
 	t_case("a number that nobody has", nobody, NULL);
 	t_case("RC SEND without a receive", no_receive, NULL);
