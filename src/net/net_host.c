@@ -33,7 +33,10 @@ enum {
 	NEAR_FROM_BYTES = 512,		/* runs of requests that are shorter, rather than read where they are shared */
 	READ_PART_BYTES = 96 << 10,
 	ANSWER_ROOM_BYTES = 1 << 10,	/* what an answer takes besides its payload, twice */
-	ACK_EVERY_BYTES = 2 << 10,	/* of requests taken at once; what goes on gets its ACK at last */
+	/* Of requests taken at once: what goes on gets its ACK at last. A byte in the lane counts as several, for short
+	 * messages are many. */
+	ACK_EVERY_BYTES = 16 << 10,
+	LANE_BYTE_COUNTS = 8,
 	RECORDS_A_POLL = 512,
 	STALLED_NS = 200000000,		/* a lane that stays full this long is not waited for by datagrams */
 };
@@ -644,7 +647,7 @@ static bool take_lane(struct host *h, struct peer *p, uint32_t from, enum smx_la
 			return false;
 		smx_lane_consume(lane, (uint32_t)size);
 		took = true;
-		unanswered += (uint32_t)size + h->arrived.frame.length;
+		unanswered += LANE_BYTE_COUNTS * (uint32_t)size + h->arrived.frame.length;
 		if (unanswered >= ACK_EVERY_BYTES) {
 			publish_ack(p);
 			unanswered = 0;

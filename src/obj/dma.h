@@ -130,6 +130,18 @@ static inline uint8_t *smx_dma_together(const struct smx_dev *dev, const struct 
 /* The same for the next n bytes of a walk, of which one entry, of a plain key, has all. RETURN the key with *ptr; the
  * walk does not move. */
 const struct smx_mkey *smx_walk_together(const struct smx_walk *w, uint64_t n, uint8_t **ptr);
+/* Moves the walk behind those. */
+static inline void smx_walk_pass(struct smx_walk *w, uint64_t n)
+{
+	const struct smx_sge *sge = w->sge ? &w->sge[w->sge_at] : &w->one;
+
+	w->depth = 0;
+	w->sge_off += n;
+	if (w->sge_off == sge->length) {
+		w->sge_at++;
+		w->sge_off = 0;
+	}
+}
 
 /* Copies up to n bytes from src to dst; stops where either ends. *done is what was copied. The refusal, if any, is
  * in fault; its check tells which side by its role. */

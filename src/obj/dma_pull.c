@@ -36,19 +36,6 @@ static smx_outcome by_bounce(struct smx_walk *dst, struct smx_pull *pull, uint64
 	return check;
 }
 
-/* smx_walk_next(), most often of a receive that lies together. */
-static smx_outcome next_run(struct smx_walk *dst, uint64_t left, struct smx_run *run, struct smx_dma_fault *fault)
-{
-	const struct smx_mkey *mkey = dst->depth ? NULL : smx_walk_together(dst, left, &run->ptr);
-
-	if (!mkey)
-		return smx_walk_next(dst, left, run, fault);
-	run->length = left;
-	dst->leaf = mkey;
-	dst->sge_off += left;
-	return SMX_CHECK_NONE;
-}
-
 smx_outcome smx_dma_pull(struct smx_walk *dst, struct smx_pull *pull, uint64_t n, uint64_t *done,
 			 struct smx_dma_fault *fault)
 {
@@ -57,7 +44,7 @@ smx_outcome smx_dma_pull(struct smx_walk *dst, struct smx_pull *pull, uint64_t n
 		uint64_t left = n - *done, got;
 		enum smx_pulled pulled;
 		struct smx_run run;
-		smx_outcome check = next_run(dst, left, &run, fault);
+		smx_outcome check = smx_walk_next(dst, left, &run, fault);
 
 		if (check || !run.length)
 			return check;

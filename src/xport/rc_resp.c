@@ -264,8 +264,34 @@ static bool is_source_check(enum smx_check check)
 	return check >= SMX_CHECK_GATHER_KEY && check <= SMX_CHECK_GATHER_DEPTH;
 }
 
-bool smx_resp_store(struct smx_resp_work *w, struct smx_walk *dst, uint64_t n, uint64_t *done,
-		    struct smx_dma_fault *fault)
+/* Most receives lie together, and so does what arrives. RETURN whether all n bytes are there; if not, the walks have not
+ * moved, and store_any() finds out why. */
+static bool store_together(struct smx_resp_work *w, struct smx_walk *dst, uint64_t n)
+{
+	const uint8_t *flat = w->f->flat;
+	struct smx_pull *pull = w->f->pull;
+	const void *bad;
+	uint8_t *ptr;
+
+	if ((!pull && !flat) || !smx_walk_together(dst, n, &ptr))
+		return false;
+	if (pull) {
+		uint64_t off = pull->off, got;
+
+		if (pull->fetch(pull, ptr, n, &got) != SMX_PULLED) {
+			pull->off = off;
+			return false;
+		}
+	} else if ((uintptr_t)ptr - (uintptr_t)flat < n || (uintptr_t)flat - (uintptr_t)ptr < n ||
+		   !w->dev->attr.env.copy(ptr, flat, n, &bad)) {
+		return false;
+	}
+	smx_walk_pass(dst, n);
+	return true;
+}
+
+static bool store_any(struct smx_resp_work *w, struct smx_walk *dst, uint64_t n, uint64_t *done,
+		      struct smx_dma_fault *fault)
 {
 	struct smx_frame *f = w->f;
 	uint64_t fits = smx_walk_check(dst, n, fault);
@@ -301,6 +327,15 @@ bool smx_resp_store(struct smx_resp_work *w, struct smx_walk *dst, uint64_t n, u
 		*fault = copy_fault;
 	}
 	return false;
+}
+
+bool smx_resp_store(struct smx_resp_work *w, struct smx_walk *dst, uint64_t n, uint64_t *done,
+		    struct smx_dma_fault *fault)
+{
+	if (!store_together(w, dst, n))
+		return store_any(w, dst, n, done, fault);
+	*done = n;
+	return true;
 }
 
 /* Sequence */
