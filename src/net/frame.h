@@ -55,6 +55,7 @@ struct smx_frame {
 			/* DC: the first frame to this target; psn starts here. Set again when that frame is sent
 			 * again */
 			bool dc_connect : 1;
+			bool carries_ack : 1;	/* of a record in a lane only: net/shm_record.h */
 		};
 	};
 	uint32_t src_qpn, dst_qpn;
@@ -95,5 +96,6 @@ struct smx_frame {
 	uint16_t gather_check;
 	const char *gather_text;
 };
+_Static_assert(offsetof(struct smx_frame, src_qpn) == 4, "the flags are one byte");
 
 #endif

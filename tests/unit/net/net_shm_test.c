@@ -263,6 +263,27 @@ static void a_frame_survives_its_record(void **state)
 	assert_false(smx_rec_read(bytes, 128, &a));
 }
 
+static void each_flag_travels_as_itself(void **state)
+{
+	uint8_t bytes[192] __attribute__((aligned(64))) = { 0 };
+	const struct smx_frame mark = { .carries_ack = true };
+
+	(void)state;
+	assert_int_equal(mark.flags, SMX_REC_CARRIES_ACK);
+	for (uint32_t i = 0; i < 8; i++) {
+		struct smx_frame f = { .transport = SMX_TP_DC, .op = SMX_FRAME_SEND, .mtu_bytes = 256 };
+		struct smx_arrived a;
+		bool frames_own = 1u << i != SMX_REC_CARRIES_ACK;
+
+		f.flags = (uint8_t)(1u << i);
+		smx_rec_write((struct smx_rec *)(void *)bytes, &f, 0);
+		/* A message of DC takes no ACK along. */
+		assert_int_equal(smx_rec_read(bytes, sizeof(bytes), &a), frames_own);
+		if (frames_own)
+			assert_int_equal(a.frame.flags, f.flags);
+	}
+}
+
 /* Random bytes either give a frame whose parts lie in the record, or none. */
 static void random_records_stay_in_their_bytes(void **state)
 {
@@ -308,6 +329,7 @@ int main(void)
 		cmocka_unit_test(a_head_that_was_not_reached_gives_no_room),
 		cmocka_unit_test(a_link_that_is_not_what_its_name_says_is_refused),
 		cmocka_unit_test(a_frame_survives_its_record),
+		cmocka_unit_test(each_flag_travels_as_itself),
 		cmocka_unit_test(random_records_stay_in_their_bytes),
 	};
 
