@@ -8,17 +8,15 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/fast_clock.h"
 #include "base/log.h"
+#include "net/host_bell.h"
 #include "net/host_direct.h"
 #include "net/host_port.h"
 #include "net/host_pull.h"
@@ -96,31 +94,7 @@ static void host_sought(struct smx_port *port, uint32_t qpn)
 	h->why[0] = '\0';
 }
 
-/* ------------------------------------------------------------------ bells */
-
-static void ring(struct smx_host_slot *slot)
-{
-	int saved_errno = errno;
-
-	__atomic_fetch_add(&slot->bell, 1, __ATOMIC_RELEASE);
-	syscall(SYS_futex, &slot->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-	errno = saved_errno;
-}
-
-static void ring_if_asleep(struct smx_host_slot *slot, uint32_t lanes)
-{
-	if ((__atomic_load_n(&slot->sleeping, __ATOMIC_RELAXED) & lanes) &&
-	    __atomic_exchange_n(&slot->sleeping, 0, __ATOMIC_ACQ_REL))
-		ring(slot);
-}
-
-/* There is room again: the waiting process looks at its bell, or sleeps on it. */
-static void ring_for_room(struct smx_host_slot *slot)
-{
-	__atomic_fetch_add(&slot->bell, 1, __ATOMIC_SEQ_CST);
-	if (__atomic_load_n(&slot->sleeping, __ATOMIC_SEQ_CST))
-		ring(slot);
-}
+/* ------------------------------------------------------------------ news */
 
 static void mark_dirty(struct host *h, uint32_t to, uint32_t lanes)
 {
@@ -147,7 +121,7 @@ static void ring_dirty(struct host *h)
 	for (uint32_t i = 0; i < h->dirty_count; i++) {
 		struct peer *p = h->peer[h->dirty[i]];
 
-		ring_if_asleep(&h->reg.file->slot[h->dirty[i]], p->dirty);
+		smx_ring_if_asleep(&h->reg.file->slot[h->dirty[i]], p->dirty);
 		p->dirty = 0;
 	}
 	h->dirty_count = 0;
@@ -657,7 +631,7 @@ static bool take_lane(struct host *h, struct peer *p, uint32_t from, enum smx_la
 		return more;
 	smx_lane_release(lane);
 	if (smx_lane_take_want(lane))
-		ring_for_room(&h->reg.file->slot[from]);
+		smx_ring_for_room(&h->reg.file->slot[from]);
 	return more;
 }
 

@@ -67,8 +67,8 @@ struct smx_rec_run { uint64_t addr, length; };
 
 /* Bytes of the frame's record without payload. */
 uint32_t smx_rec_head_bytes(const struct smx_frame *f);
-/* Writes all but the size word. runs: what the record's payload is, if it is that. RETURN where the payload, or the list
- * of runs, goes. */
+/* Writes all but the size word. runs: what the record's payload is, if it is that. RETURN where the payload, or the
+ * list of runs, goes. */
 uint8_t *smx_rec_write(struct smx_rec *rec, const struct smx_frame *f, uint8_t runs);
 
 static inline bool smx_rec_can_carry_ack(uint8_t transport, uint8_t op)

@@ -264,8 +264,8 @@ static bool is_source_check(enum smx_check check)
 	return check >= SMX_CHECK_GATHER_KEY && check <= SMX_CHECK_GATHER_DEPTH;
 }
 
-/* Most receives lie together, and so does what arrives. RETURN whether all n bytes are there; if not, the walks have not
- * moved, and store_any() finds out why. */
+/* Most receives lie together, and so does what arrives. RETURN whether all n bytes are there; if not, the walks have
+ * not moved, and store_any() finds out why. */
 static bool store_together(struct smx_resp_work *w, struct smx_walk *dst, uint64_t n)
 {
 	const uint8_t *flat = w->f->flat;

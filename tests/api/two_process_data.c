@@ -10,7 +10,8 @@ static struct two two;
 static struct t_buf mem;
 static const char *const kind_name[] = { "RC", "UC", "UD", "XRC", "DC" };
 static const uint32_t lengths[] = {
-	0, 1, 7, 8, 32, 33, 64, 65, 511, 512, 513, 4096, 4097, 8192, 8193, 16384, 16385, 65536, 98304, 98305, 262144, 1 << 20, 3333333,
+	0, 1, 7, 8, 32, 33, 64, 65, 511, 512, 513, 4096, 4097, 8192, 8193, 16384, 16385, 65536, 98304, 98305, 262144,
+	1 << 20, 3333333,
 };
 
 static void start(const void *arg)
