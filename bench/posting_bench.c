@@ -5,7 +5,8 @@
  * usage: posting_bench                               reads "BUILDER BATCH LOCK REQUESTS" lines, answers with ns
  *        posting_bench --list                        names of builders, a line each
  *        posting_bench BUILDER BATCH LOCK REQUESTS   once, for callgrind with --collect-atstart=no
- * BUILDER is a line's number in the list. LOCK 0: in a thread domain, where queues need no locks. */
+ * BUILDER is a line's number in the list. LOCK 0: in a thread domain, where queues need no locks; LOCK 2: with a queue
+ * pair that does nothing, for what the benchmark's own loop and its calls take. */
 #include <endian.h>
 #include <errno.h>
 #include <stdint.h>
@@ -19,6 +20,7 @@
 #include <valgrind/callgrind.h>
 
 enum { RING_WR = 256, BATCH_MAX = 32 };
+enum { NOTHING = 2 };	/* a LOCK */
 
 struct queue {
 	struct ibv_qp *qp;
@@ -204,6 +206,27 @@ static struct queue *make(int is_dci, int lock)
 	return q;
 }
 
+static int nothing(void)
+{
+	return 0;
+}
+
+/* A queue pair whose functions all return at once. They are called with arguments that nobody takes. */
+static struct queue *make_nothing(void)
+{
+	static struct { struct verbs_context verbs; struct ibv_qp_ex x; struct mlx5dv_qp_ex dv; uint32_t dbrec[2]; } o;
+	static struct queue q = { .qp = &o.x.qp_base, .x = &o.x, .dv = &o.dv, .room = RING_WR, .at.dbrec = o.dbrec };
+	int (*function)(void) = nothing;
+
+	for (char *p = (char *)&o.x.wr_atomic_cmp_swp; p < (char *)(&o.x + 1); p += sizeof(function))
+		memcpy(p, &function, sizeof(function));
+	for (char *p = (char *)&o.dv.wr_set_dc_addr; p < (char *)(&o.dv + 1); p += sizeof(function))
+		memcpy(p, &function, sizeof(function));
+	memcpy(&o.verbs.context.ops.post_send, &function, sizeof(function));
+	o.x.qp_base.context = &o.verbs.context;
+	return &q;
+}
+
 static void open_device(void)
 {
 	struct ibv_device **list = need(ibv_get_device_list(NULL), "devices");
@@ -261,10 +284,11 @@ static void post(struct queue *q, const struct row *row, int batch)
 
 /* Plays the device: the last WQE completes, and all before it. A ring of a power of two holds whole batches, so the
  * last one begins where its own blocks end at the record. */
-static void complete_all(struct queue *q, uint32_t blocks, int is_dci)
+static void complete_all(struct queue *q, uint32_t blocks, int is_dci, int lock)
 {
 	uint32_t index = be32toh(q->at.dbrec[MLX5_SND_DBR]);
-	uint32_t n = is_dci ? q->posted : 1;	/* a DCI with streams frees in the order of completion */
+	/* a DCI with streams frees in the order of completion */
+	uint32_t n = lock == NOTHING ? 0 : is_dci ? q->posted : 1;
 
 	for (uint32_t i = n; i-- > 0;) {
 		struct mlx5_cqe64 *cqe = (struct mlx5_cqe64 *)cq_at.buf + (cq_ci & (cq_at.cqe_cnt - 1));
@@ -291,19 +315,19 @@ static uint64_t now_ns(void)
 /* Only posting is timed. */
 static double once(const struct row *row, int batch, int lock, uint32_t requests)
 {
-	static struct queue *queues[2][2];
+	static struct queue *queues[2][3];
 	struct queue **at = &queues[row->is_dci][lock], *q;
 	uint32_t before, blocks, done = 0;
 	uint64_t ns = 0;
 
 	if (!*at)
-		*at = make(row->is_dci, lock);
+		*at = lock == NOTHING ? make_nothing() : make(row->is_dci, lock);
 	q = *at;
 	before = be32toh(q->at.dbrec[MLX5_SND_DBR]);
 	post(q, row, 1);
 	blocks = (be32toh(q->at.dbrec[MLX5_SND_DBR]) - before) & 0xffff;
 	q->posted = 1;
-	complete_all(q, blocks, row->is_dci);
+	complete_all(q, blocks, row->is_dci, lock);
 	while (done < requests) {
 		uint64_t began = now_ns();
 
@@ -314,7 +338,7 @@ static double once(const struct row *row, int batch, int lock, uint32_t requests
 		}
 		CALLGRIND_TOGGLE_COLLECT;
 		ns += now_ns() - began;
-		complete_all(q, blocks, row->is_dci);
+		complete_all(q, blocks, row->is_dci, lock);
 	}
 	return (double)ns / done;
 }
@@ -323,12 +347,12 @@ static double asked(const char *builder, const char *batch, const char *lock, co
 {
 	unsigned long row = strtoul(builder, NULL, 10), n = strtoul(batch, NULL, 10);
 
-	if (row >= ROWS || !n || n > BATCH_MAX) {
-		fprintf(stderr, "posting_bench: builder %s of %d, batch %s of 1 to %d\n", builder, ROWS, batch,
-			BATCH_MAX);
+	if (row >= ROWS || !n || n > BATCH_MAX || *lock < '0' || *lock > '2') {
+		fprintf(stderr, "posting_bench: builder %s of %d, batch %s of 1 to %d, lock %s of 0 to 2\n", builder,
+			ROWS, batch, BATCH_MAX, lock);
 		exit(2);
 	}
-	return once(&rows[row], (int)n, *lock != '0', (uint32_t)strtoul(requests, NULL, 10));
+	return once(&rows[row], (int)n, *lock - '0', (uint32_t)strtoul(requests, NULL, 10));
 }
 
 int main(int argc, char **argv)

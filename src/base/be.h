@@ -67,6 +67,46 @@ static inline uint64_t from_be64(be64 x)
 	return be64toh(v);
 }
 
+/* Two words, the one behind the other. */
+static inline be64 be64_of(be32 first, be32 second)
+{
+	uint32_t word[2];
+	uint64_t v;
+	be64 x;
+
+	memcpy(&word[0], &first, sizeof(first));
+	memcpy(&word[1], &second, sizeof(second));
+	if (htobe16(1) == 1)
+		v = (uint64_t)word[0] << 32 | word[1];
+	else
+		v = (uint64_t)word[1] << 32 | word[0];
+	memcpy(&x, &v, sizeof(x));
+	return x;
+}
+
+/* The bits of both. */
+static inline be32 be32_or(be32 x, be32 y)
+{
+	uint32_t a, b;
+
+	memcpy(&a, &x, sizeof(a));
+	memcpy(&b, &y, sizeof(b));
+	a |= b;
+	memcpy(&x, &a, sizeof(x));
+	return x;
+}
+
+static inline be64 be64_or(be64 x, be64 y)
+{
+	uint64_t a, b;
+
+	memcpy(&a, &x, sizeof(a));
+	memcpy(&b, &y, sizeof(b));
+	a |= b;
+	memcpy(&x, &a, sizeof(x));
+	return x;
+}
+
 /* A 32-bit word shared between program and device, 4-byte aligned (doorbell records). */
 static inline uint32_t be32_load_acquire(const void *word)
 {

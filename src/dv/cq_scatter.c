@@ -53,7 +53,7 @@ enum ibv_wc_status smx_cq_scatter_recv(const struct smx_cqe64 *cqe, const uint8_
 
 enum ibv_wc_status smx_cq_scatter_send(const struct smx_cqe64 *cqe, const struct smx_dv_qp *qp)
 {
-	uint32_t bb = from_be16(cqe->wqe_counter), at = 1 + smx_addr_ds(qp->kind), length, ds;
+	uint32_t bb = from_be16(cqe->wqe_counter), at = 1 + qp->addr_ds, length, ds;
 	const struct smx_wqe_ctrl *ctrl = smx_sq_seg(&qp->sq, bb, 0);
 	struct source src;
 	enum ibv_wc_status status;

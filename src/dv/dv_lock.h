@@ -8,18 +8,32 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct smx_dv_lock { uint32_t word; bool needed; };
+struct smx_dv_lock {
+	uintptr_t word;		/* 0, or who holds it */
+	bool needed;
+};
 
-static inline void smx_dv_lock(struct smx_dv_lock *l)
+static inline bool smx_dv_try_lock(struct smx_dv_lock *l, uintptr_t who)
+{
+	uintptr_t nobody = 0;
+
+	return __atomic_compare_exchange_n(&l->word, &nobody, who, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+static inline void smx_dv_wait_lock(struct smx_dv_lock *l, uintptr_t who)
 {
 	unsigned int spins = 0;
 
-	if (!l->needed)
-		return;
-	while (__atomic_exchange_n(&l->word, 1, __ATOMIC_ACQUIRE)) {
+	while (!smx_dv_try_lock(l, who)) {
 		if (++spins > 100)
 			sched_yield();
 	}
+}
+
+static inline void smx_dv_lock(struct smx_dv_lock *l)
+{
+	if (l->needed)
+		smx_dv_wait_lock(l, 1);
 }
 
 static inline void smx_dv_unlock(struct smx_dv_lock *l)

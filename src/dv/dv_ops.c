@@ -44,8 +44,38 @@ int smx_dv_qp_fill_ops(struct smx_dv_qp *qp)
 				  qp->send_ops & ~send_ops, qp->dv_ops, qp->dv_ops & ~kind->dv_ops);
 	memcpy((char *)&qp->ex + first, (const char *)&smx_wr_send_ops + first, sizeof(qp->ex) - first);
 	memcpy((char *)&qp->dv + first_dv, (const char *)&smx_wr_dv_ops + first_dv, sizeof(qp->dv) - first_dv);
-	qp->umr_ops = (qp->dv_ops & DV_OPS_UMR) != 0;
 	return 0;
+}
+
+void smx_dv_qp_prepare(struct smx_dv_qp *qp)
+{
+	static const struct address { uint8_t ds, needs; } address[] = {
+		[SMX_DV_UD] = { sizeof(struct smx_wqe_av) / SMX_WQE_DS, SMX_NEED_UD_ADDR },
+		[SMX_DV_DCI] = { sizeof(struct smx_wqe_av) / SMX_WQE_DS, SMX_NEED_DC_ADDR },
+		[SMX_DV_XRC_INI] = { sizeof(struct smx_wqe_xrc) / SMX_WQE_DS, SMX_NEED_XRC_SRQN },
+		[SMX_DV_DCT] = { 0 },
+	};
+	struct smx_dv_sq *sq = &qp->sq;
+	const struct smx_dv_bf *bf = qp->bf;
+
+	sq->end = sq->buf ? sq->buf + (size_t)sq->bb_count * SMX_WQE_BB : NULL;
+	sq->bb_mask = sq->bb_count - 1;
+	sq->wqe_bb = sq->max_post ? sq->bb_count / sq->max_post : 0;
+	sq->max_xlt = (sq->max_inline + (uint32_t)sizeof(struct smx_wqe_inline)) / SMX_WQE_DS;
+	sq->max_sge_bytes = sq->max_gs ? SMX_INLINE_SEG - 1 : 0;
+	sq->wr.open.state = SMX_WR_OUTSIDE;
+	qp->addr_ds = address[qp->kind].ds;
+	qp->addr_bytes = qp->addr_ds * (uint32_t)SMX_WQE_DS;
+	qp->addressed = (struct smx_wr_open){ .state = SMX_NEED_DATA | address[qp->kind].needs,
+					      .ds = (uint8_t)(1 + qp->addr_ds) };
+	if (qp->ctx.memcpy_max > SMX_INLINE_SEG)
+		qp->ctx.memcpy_max = SMX_INLINE_SEG;
+	qp->plain_ops = smx_plain_ops(qp);
+	qp->qpn_word = to_be32(qp->qpn << 8);
+	if (bf && bf->uuarn && !qp->ctx.shut_up_bf) {
+		qp->bf_lengths[1] = (uint8_t)(bf->buf_bytes / SMX_WQE_DS + 1 - SMX_BF_DS_MIN);
+		qp->bf_lengths[0] = qp->ctx.prefer_bf ? qp->bf_lengths[1] : 0;
+	}
 }
 
 void smx_dv_qp_reset(struct smx_dv_qp *qp)

@@ -17,6 +17,8 @@ struct smx_dv_srq;
 
 enum smx_dv_qp_kind { SMX_DV_RC, SMX_DV_UC, SMX_DV_UD, SMX_DV_XRC_INI, SMX_DV_XRC_TGT, SMX_DV_DCI, SMX_DV_DCT };
 
+enum { SMX_BF_DS_MIN = 2 };	/* a control segment alone is not copied, only its first 8 bytes */
+
 /* BlueFlame register: two halves used in turn. Shared by queue pairs of a context, without a lock: our device
  * takes WQEs from the ring, so that two threads' stores to one half do no harm. */
 struct smx_dv_bf {
@@ -30,42 +32,53 @@ struct smx_dv_bf {
 struct smx_dv_slot {
 	uint64_t wr_id;
 	uint32_t head;		/* bookkeeping count of work requests when it was posted */
-	uint32_t wr_data;	/* completion opcode for UMR, raw, memcpy, bind, invalidate; 0: by the CQE */
 	uint32_t bb_next;	/* block counter after it, to walk from slot to slot */
-	uint16_t stream;
+	uint16_t wr_data;	/* completion opcode for UMR, raw, memcpy, bind, invalidate; 0: by the CQE */
+	uint16_t stream;	/* behind wr_data: builders store both in one word */
 	bool done;		/* DCI streams complete out of order */
 };
 
+/* A WQE and its slot. */
+struct smx_request {
+	struct smx_wqe_ctrl *ctrl;
+	struct smx_dv_slot *slot;
+};
+
+/* What a batch waits for. One word, so that one store sets it. */
+struct smx_wr_open {
+	uint8_t state;		/* SMX_WR_*, wqe_build.h */
+	/* Of the open request: segments before its data, mkey setters that it waits for, those that were called. */
+	uint8_t ds, mkey_setters_left, mkey_have;
+};
 
 struct smx_dv_sq {
-	uint8_t *buf;
+	uint8_t *buf, *end;
 	struct smx_dv_slot *slot;	/* bb_count */
 	uint32_t bb_count;	/* power of two */
+	uint32_t bb_mask;	/* of a block counter */
 	uint32_t max_post;	/* work requests that may be outstanding */
 	uint32_t max_gs;	/* SGEs a request */
 	uint32_t max_inline;	/* bytes a request */
 	uint32_t cur_post;	/* producer, in blocks, never wraps */
 	uint32_t head, tail;	/* work requests posted and completed */
 	uint32_t tail_bb;	/* block counter of the oldest outstanding WQE */
-	uint32_t wqe_bb;	/* blocks that a request was sized for; 0: worked out at first use */
-	uint8_t fm_cache;	/* fence that the next request takes: 0 or SMX_CTRL_SMALL_FENCE */
+	uint32_t wqe_bb;	/* blocks that a request was sized for */
+	uint32_t max_xlt;	/* translation entries a request */
+	uint32_t max_sge_bytes;	/* 0 if a request takes no SGE */
+	/* SMX_CTRL_SMALL_FENCE: the fence that the next request takes. IBV_SEND_SIGNALED: sq_sig_all. */
+	uint8_t fm_cache;
 	struct smx_dv_lock lock;
 
 	/* The batch between ibv_wr_start and _complete or _abort. */
 	struct {
-		uint8_t state;		/* SMX_WR_*, wqe_build.h */
+		struct smx_wr_open open;
+		int err;		/* first error wins */
 		bool inline_seen;	/* selects the BlueFlame path */
-		uint8_t mkey_setters_left;
-		uint8_t mkey_have;	/* mkey setters that were called for the open request */
 		uint32_t head;		/* sq.head, and what the batch has added */
 		uint32_t limit;		/* head of the first request for which room is to be looked for again */
-		/* The open request, afterwards the last one of the batch. */
-		struct smx_wqe_ctrl *ctrl;
-		struct smx_dv_slot *slot;
-		uint32_t ds;		/* segments written so far of it */
-		int err;		/* first error wins */
-		const void *owner;	/* stands for the thread of an open batch; NULL: none is open */
-		struct mlx5dv_mkey *mkey;
+		struct smx_request last;	/* the open request, or the last one of the batch */
+		void *data;		/* of the open request: where that begins */
+		const struct mlx5dv_mkey *mkey;
 		uint32_t cur_post_rollback;
 		uint8_t fm_cache_rollback;
 	} wr;
@@ -87,13 +100,19 @@ struct smx_dv_qp {
 	enum smx_dv_qp_kind kind;
 	uint32_t qpn;
 	bool can_post;			/* state is RTS or beyond (SQD, SQE, ERR); kept by verbs */
-	uint8_t always_flags;		/* IBV_SEND_SIGNALED with sq_sig_all */
 	bool wq_sig, atomics;
 	bool has_streams;
 	bool has_ex;			/* created with send_ops_flags: ibv_qp_to_qp_ex gives it */
 	uint64_t send_ops;		/* IBV_QP_EX_WITH_* */
 	uint64_t dv_ops;		/* MLX5DV_QP_EX_WITH_* */
-	uint32_t umr_ops;		/* UMR builders may be used: mlx5dv_create_qp asked for them */
+	/* Worked out by smx_dv_qp_prepare(). */
+	uint32_t addr_bytes;		/* between control segment and the rest: address vector, XRC, or none */
+	uint8_t addr_ds;		/* the same in segments */
+	struct smx_wr_open addressed;	/* of a message that was just begun, where it needs an address */
+	uint8_t bf_lengths[2];		/* of single WQEs that are copied to the UAR, in segments from SMX_BF_DS_MIN on;
+					 * [1] with inline data */
+	uint32_t plain_ops;		/* bit n: enum ibv_wr_opcode n of ibv_post_send needs no more checks */
+	be32 qpn_word;			/* of a control segment: [31:8] the number */
 	struct smx_dv_sq sq;
 	struct smx_dv_rq rq;
 	struct smx_dv_srq *srq;		/* NULL: own rq */
@@ -132,6 +151,10 @@ struct smx_dv_qp_sizes {
  * granted. */
 int smx_dv_qp_size(struct smx_refusal_log *log, enum smx_dv_qp_kind kind, uint64_t send_ops, uint64_t dv_ops,
 		   bool has_srq, bool wq_sig, struct ibv_qp_cap *cap, struct smx_dv_qp_sizes *out);
+
+/* Works out what each request would have to otherwise. To be called before the first one, when all other members
+ * are set. */
+void smx_dv_qp_prepare(struct smx_dv_qp *qp);
 
 /* Sets every function pointer of qp->ex and qp->dv. A builder or setter that kind, send_ops or dv_ops do not
  * allow refuses when it is called, and ibv_wr_complete reports that. RETURN 0, or EOPNOTSUPP after a refusal when

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "dv/recv_wqe.h"
-#include "dv/wqe_build.h"
+#include "dv/sq_doorbell.h"
 
 enum { SYNC_DIFF_MAX = 0x3fff };	/* unexpected messages that the device may be behind */
 
@@ -113,10 +113,9 @@ static uint32_t take_entry(struct smx_dv_tags *tags, struct ibv_ops_wr *wr)
 	return index;
 }
 
-static void write_add(struct smx_dv_tags *tags, struct smx_wqe_tag *seg, const struct ibv_ops_wr *wr)
+static void write_add(struct smx_dv_tags *tags, struct smx_wqe_tag *seg, struct smx_wqe_data *data,
+		      const struct ibv_ops_wr *wr)
 {
-	struct smx_wqe_data *data = smx_wqe_put(&tags->cmd->sq, 1);
-
 	seg->index = to_be16((uint16_t)tags->free_head);
 	seg->tag = to_be64(wr->tm.add.tag);
 	seg->mask = to_be64(wr->tm.add.mask);
@@ -145,10 +144,12 @@ static void post_one(struct smx_dv_tags *tags, struct ibv_ops_wr *wr)
 	struct smx_dv_sq *sq = &tags->cmd->sq;
 	uint32_t entry = SMX_DV_TAG_NO_ENTRY;
 	struct smx_wqe_tag *seg;
+	struct smx_request r;
+	uint32_t ds = 1 + sizeof(*seg) / SMX_WQE_DS;
 	uint8_t op = SMX_TAG_OP_NOP;
 
-	smx_wqe_open(tags->cmd, SMX_OP_TAG_MATCHING, to_be32(0), 0, 0, wr->wr_id, 1);
-	seg = smx_wqe_put(sq, sizeof(*seg) / SMX_WQE_DS);
+	r = smx_wqe_open(sq, SMX_OP_TAG_MATCHING, to_be32(0), 0, 0, wr->wr_id);
+	seg = smx_wqe_seg(sq, 1);
 	*seg = (struct smx_wqe_tag){ .flags = wr->flags & IBV_OPS_SIGNALED ? SMX_TAG_CQE : 0 };
 	if (wr->flags & IBV_OPS_TM_SYNC) {
 		seg->flags |= SMX_TAG_SW_COUNT;
@@ -158,14 +159,14 @@ static void post_one(struct smx_dv_tags *tags, struct ibv_ops_wr *wr)
 	if (wr->opcode == IBV_WR_TAG_ADD) {
 		op = SMX_TAG_OP_APPEND;
 		entry = take_entry(tags, wr);
-		write_add(tags, seg, wr);
+		write_add(tags, seg, smx_wqe_seg(sq, ds++), wr);
 	} else if (wr->opcode == IBV_WR_TAG_DEL) {
 		op = SMX_TAG_OP_REMOVE;
 		entry = wr->tm.handle;
 		seg->index = to_be16((uint16_t)entry);
 	}
 	seg->op = (uint8_t)(op << 4);
-	smx_wqe_close(tags->cmd, sq->wr.ds);
+	smx_wqe_finish(tags->cmd, r, ds, 0);
 	if (wr->flags & IBV_OPS_SIGNALED)
 		await(tags, wr, entry);
 	else if (wr->opcode == IBV_WR_TAG_DEL)	/* nobody will say whether a message was faster */
@@ -200,8 +201,8 @@ int smx_dv_post_srq_ops(struct ibv_srq *ibsrq, struct ibv_ops_wr *wr, struct ibv
 	if (any)
 		smx_sq_doorbell(tags->cmd);
 	smx_dv_unlock(&srq->lock);
-	if (any && tags->cmd->ring_sq)
-		tags->cmd->ring_sq(tags->cmd);
+	if (any)
+		smx_sq_ring(tags->cmd);
 	return err;
 }
 

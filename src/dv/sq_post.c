@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* ibv_post_send and ibv_bind_mw: lists of requests, built as ibv_wr_* does. A request that is refused leaves
  * no trace; those before it are posted. */
-#include "dv/wqe_build.h"
+#include "dv/sq_doorbell.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,27 +14,25 @@ enum shape { SHAPE_NONE, SHAPE_SEND, SHAPE_RDMA, SHAPE_ATOMIC, SHAPE_BIND, SHAPE
 #define KINDS_RELIABLE (KIND(RC) | KIND(XRC_INI))
 #define KINDS_CONNECTED (KINDS_RELIABLE | KIND(UC))
 
-enum imm { IMM_ZERO, IMM_DATA, IMM_RKEY, IMM_WINDOW };	/* the control segment's last word */
+enum imm { IMM_ZERO, IMM_DATA, IMM_RKEY };	/* the control segment's last word */
 
-static const struct post_op {
+static const struct __attribute__((aligned(8))) post_op {
 	uint8_t shape;		/* enum shape */
 	uint8_t op;		/* enum smx_wqe_op */
 	uint8_t kinds;		/* that take it here; a DCI has no way to name its target */
 	uint8_t ds;		/* without address and data */
 	uint8_t imm;		/* enum imm */
-	uint8_t wr_data;
 } post_ops[] = {
-	[IBV_WR_RDMA_WRITE] = { SHAPE_RDMA, SMX_OP_RDMA_WRITE, KINDS_CONNECTED, 2, 0, 0 },
-	[IBV_WR_RDMA_WRITE_WITH_IMM] = { SHAPE_RDMA, SMX_OP_RDMA_WRITE_IMM, KINDS_CONNECTED, 2, IMM_DATA, 0 },
-	[IBV_WR_SEND] = { SHAPE_SEND, SMX_OP_SEND, KINDS_CONNECTED | KIND(UD), 1, 0, 0 },
-	[IBV_WR_SEND_WITH_IMM] = { SHAPE_SEND, SMX_OP_SEND_IMM, KINDS_CONNECTED | KIND(UD), 1, IMM_DATA, 0 },
-	[IBV_WR_RDMA_READ] = { SHAPE_RDMA, SMX_OP_RDMA_READ, KINDS_RELIABLE, 2, 0, 0 },
-	[IBV_WR_ATOMIC_CMP_AND_SWP] = { SHAPE_ATOMIC, SMX_OP_ATOMIC_CS, KINDS_RELIABLE, 3, 0, 0 },
-	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { SHAPE_ATOMIC, SMX_OP_ATOMIC_FA, KINDS_RELIABLE, 3, 0, 0 },
-	[IBV_WR_LOCAL_INV] = { SHAPE_INVALIDATE, SMX_OP_UMR, KINDS_CONNECTED | KIND(DCI), 8, IMM_RKEY,
-			       IBV_WC_LOCAL_INV },
-	[IBV_WR_BIND_MW] = { SHAPE_BIND, SMX_OP_UMR, KINDS_CONNECTED | KIND(DCI), 12, IMM_WINDOW, IBV_WC_BIND_MW },
-	[IBV_WR_SEND_WITH_INV] = { SHAPE_SEND, SMX_OP_SEND_INVAL, KINDS_CONNECTED, 1, IMM_RKEY, 0 },
+	[IBV_WR_RDMA_WRITE] = { SHAPE_RDMA, SMX_OP_RDMA_WRITE, KINDS_CONNECTED, 2, IMM_ZERO },
+	[IBV_WR_RDMA_WRITE_WITH_IMM] = { SHAPE_RDMA, SMX_OP_RDMA_WRITE_IMM, KINDS_CONNECTED, 2, IMM_DATA },
+	[IBV_WR_SEND] = { SHAPE_SEND, SMX_OP_SEND, KINDS_CONNECTED | KIND(UD), 1, IMM_ZERO },
+	[IBV_WR_SEND_WITH_IMM] = { SHAPE_SEND, SMX_OP_SEND_IMM, KINDS_CONNECTED | KIND(UD), 1, IMM_DATA },
+	[IBV_WR_RDMA_READ] = { SHAPE_RDMA, SMX_OP_RDMA_READ, KINDS_RELIABLE, 2, IMM_ZERO },
+	[IBV_WR_ATOMIC_CMP_AND_SWP] = { SHAPE_ATOMIC, SMX_OP_ATOMIC_CS, KINDS_RELIABLE, 3, IMM_ZERO },
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { SHAPE_ATOMIC, SMX_OP_ATOMIC_FA, KINDS_RELIABLE, 3, IMM_ZERO },
+	[IBV_WR_LOCAL_INV] = { SHAPE_INVALIDATE, SMX_OP_UMR, KINDS_CONNECTED | KIND(DCI), 8, IMM_RKEY },
+	[IBV_WR_BIND_MW] = { SHAPE_BIND, SMX_OP_UMR, KINDS_CONNECTED | KIND(DCI), 12, IMM_ZERO },
+	[IBV_WR_SEND_WITH_INV] = { SHAPE_SEND, SMX_OP_SEND_INVAL, KINDS_CONNECTED, 1, IMM_RKEY },
 };
 
 static bool takes_op(const struct smx_dv_qp *qp, const struct ibv_send_wr *wr)
@@ -55,9 +53,23 @@ static __attribute__((noinline)) int refuse_op(struct smx_dv_qp *qp, const struc
 			     wr->wr_id, (int)wr->opcode, (int)qp->kind);
 }
 
-/* Segments that the request's data takes, or -errno after a refusal. *inline_bytes is their sum with
- * IBV_SEND_INLINE. */
-SMX_INLINE int data_ds(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, size_t *inline_bytes)
+/* Messages and RDMA of a connected queue pair, as far as their SGEs are sure to fit. */
+uint32_t smx_plain_ops(const struct smx_dv_qp *qp)
+{
+	uint32_t mask = 0;
+
+	for (uint32_t i = 0; i < SMX_COUNT(post_ops); i++) {
+		const struct post_op *op = &post_ops[i];
+
+		if ((op->shape == SHAPE_SEND || op->shape == SHAPE_RDMA) && op->kinds >> qp->kind & 1 &&
+		    !qp->addr_ds && op->ds + qp->sq.max_gs <= qp->sq.wqe_bb * SMX_DS_PER_BB)
+			mask |= 1u << i;
+	}
+	return mask;
+}
+
+/* Segments that the request's data takes, or -errno after a refusal. */
+static int data_ds(struct smx_dv_qp *qp, const struct ibv_send_wr *wr)
 {
 	size_t total = 0;
 
@@ -73,33 +85,32 @@ SMX_INLINE int data_ds(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, size_
 	if (total > qp->sq.max_inline)
 		return -SMX_SQ_REFUSE(qp, SMX_CHECK_POST_INLINE, "wr_id 0x%" PRIx64 " inline data %zu, "
 				      "max_inline_data %" PRIu32, wr->wr_id, total, qp->sq.max_inline);
-	*inline_bytes = total;
-	return total ? (int)((total + sizeof(struct smx_wqe_inline) + SMX_WQE_DS - 1) / SMX_WQE_DS) : 0;
+	return total ? (int)smx_inline_ds(total) : 0;
 }
 
-SMX_INLINE int check_room(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, uint32_t ds)
+static int check_room(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, uint32_t ds)
 {
 	struct smx_dv_sq *sq = &qp->sq;
-	uint32_t bb = (ds + SMX_DS_PER_BB - 1) / SMX_DS_PER_BB, sized = smx_sq_wqe_bb(sq);
+	uint32_t bb = (ds + SMX_DS_PER_BB - 1) / SMX_DS_PER_BB;
 
 	/* Only an operation that was left out of send_ops_flags can need more than the size planned. */
 	if (ds > SMX_WQE_DS_MAX)
 		return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_SGE, "wr_id 0x%" PRIx64 " needs a WQE of %" PRIu32
 				     " segments, the longest is %d", wr->wr_id, ds, SMX_WQE_DS_MAX);
-	if (bb <= sized)
-		return smx_sq_may_add(sq) ? 0 : smx_sq_refuse_full(qp, sized);
-	if (!smx_sq_has_room(sq, bb))
-		return smx_sq_refuse_full(qp, bb);
-	smx_sq_oversized(sq);
-	return 0;
+	if (bb <= sq->wqe_bb)
+		return smx_sq_may_add(sq) ? 0 : smx_sq_refuse_full(qp, sq->wqe_bb);
+	return smx_sq_has_room(sq, bb) ? 0 : smx_sq_refuse_full(qp, bb);
 }
 
 /* All that can be refused, in libmlx5's order. */
-SMX_INLINE int check(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, const struct post_op *op,
-		     size_t *inline_bytes)
+static int check(struct smx_dv_qp *qp, const struct ibv_send_wr *wr)
 {
+	const struct post_op *op;
 	int err, ds = 0;
 
+	if (!takes_op(qp, wr))
+		return refuse_op(qp, wr);
+	op = &post_ops[wr->opcode];
 	if (!__atomic_load_n(&qp->can_post, __ATOMIC_RELAXED)) {
 		/* libmlx5 answers as if no SGE fitted, so the code is not the rule's own. */
 		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_STATE, "state %s, wr_id 0x%" PRIx64,
@@ -126,152 +137,149 @@ SMX_INLINE int check(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, const s
 		if (err)
 			return err;
 	} else if (op->shape != SHAPE_INVALIDATE) {
-		ds = data_ds(qp, wr, inline_bytes);
+		ds = data_ds(qp, wr);
 		if (ds < 0)
 			return -ds;
 	}
-	return check_room(qp, wr, op->ds + smx_addr_ds(qp->kind) + (uint32_t)ds);
+	return check_room(qp, wr, op->ds + qp->addr_ds + (uint32_t)ds);
 }
-
-SMX_INLINE void put_addr(struct smx_dv_qp *qp, const struct ibv_send_wr *wr)
+static be32 control_imm(const struct ibv_send_wr *wr, const struct post_op *op)
 {
-	struct smx_wqe_av *av;
-
-	if (qp->kind == SMX_DV_UD) {
-		av = smx_wqe_put(&qp->sq, sizeof(*av) / SMX_WQE_DS);
-		*av = container_of(wr->wr.ud.ah, struct smx_dv_ah, ibv)->av;
-		av->qkey = to_be32(wr->wr.ud.remote_qkey);
-		av->dqp_dct = to_be32(wr->wr.ud.remote_qpn | SMX_AV_EXTENDED);
-	} else if (qp->kind == SMX_DV_XRC_INI) {
-		*(struct smx_wqe_xrc *)smx_wqe_put(&qp->sq, 1) =
-			(struct smx_wqe_xrc){ .srqn = to_be32(wr->qp_type.xrc.remote_srqn) };
-	}
+	return op->imm == IMM_DATA ? smx_raw_be32(wr->imm_data) : to_be32(wr->invalidate_rkey);
 }
 
-static __attribute__((noinline)) void put_inline(struct smx_dv_sq *sq, const struct ibv_send_wr *wr, size_t bytes)
+/* RETURN the segments from ds on that were written. */
+static uint32_t put_inline(struct smx_dv_sq *sq, uint32_t ds, const struct ibv_send_wr *wr)
 {
 	struct smx_inline_src src[SMX_WQE_DS_MAX];	/* max_gs is smaller */
+	size_t total = 0;
 
 	if (wr->num_sge)
 		sq->wr.inline_seen = true;
-	if (!bytes)
-		return;
-	for (int i = 0; i < wr->num_sge; i++)
-		src[i] = (struct smx_inline_src){ (void *)(uintptr_t)wr->sg_list[i].addr,
-						  wr->sg_list[i].length };
-	smx_wqe_put_inline(sq, src, (size_t)wr->num_sge, bytes);
-}
-
-SMX_INLINE void put_data(struct smx_dv_sq *sq, const struct ibv_send_wr *wr, bool atomic)
-{
-	struct smx_cursor at = smx_cursor_at(sq, sq->cur_post, sq->wr.ds);
-	uint32_t ds = sq->wr.ds;
-
 	for (int i = 0; i < wr->num_sge; i++) {
-		const struct ibv_sge *sge = &wr->sg_list[i];
-
-		if (!sge->length)
-			continue;
-		smx_seg_data(smx_cursor_next(&at), sge->addr, atomic ? 8 : sge->length, sge->lkey);
-		ds++;
+		src[i] = (struct smx_inline_src){ (void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length };
+		total += src[i].length;
 	}
-	sq->wr.ds = ds;
+	return total ? smx_wqe_put_inline(sq, ds, src, (size_t)wr->num_sge, total) : 0;
 }
 
-static void put_window(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, bool bind)
+static void put_addr(struct smx_dv_qp *qp, struct smx_cursor *at, const struct ibv_send_wr *wr)
 {
-	if (bind)
-		smx_wqe_put_bind(qp, wr->bind_mw.mw->type, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
+	void *seg = smx_cursor_take(at, qp->addr_ds);	/* of the same block */
+
+	if (qp->kind == SMX_DV_UD)
+		smx_seg_av_ud(seg, wr->wr.ud.ah, wr->wr.ud.remote_qkey, wr->wr.ud.remote_qpn);
 	else
-		smx_wqe_put_bind(qp, IBV_MW_TYPE_2, 0, &(struct ibv_mw_bind_info){ 0 });
+		smx_seg_xrc(seg, wr->qp_type.xrc.remote_srqn);
 }
 
-SMX_INLINE be32 control_imm(const struct ibv_send_wr *wr, const struct post_op *op)
+static void put_atomic(struct smx_cursor *at, const struct ibv_send_wr *wr)
 {
-	switch ((enum imm)op->imm) {
-	case IMM_DATA:
-		return smx_raw_be32(wr->imm_data);
-	case IMM_RKEY:
-		return to_be32(wr->invalidate_rkey);
-	case IMM_WINDOW:
-		return to_be32(wr->bind_mw.mw->rkey);
-	default:
-		return to_be32(0);
+	bool swap = wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+
+	smx_seg_raddr(smx_cursor_next(at), wr->wr.atomic.remote_addr, wr->wr.atomic.rkey);
+	smx_seg_atomic(smx_cursor_next(at), swap ? wr->wr.atomic.swap : wr->wr.atomic.compare_add,
+		       swap ? wr->wr.atomic.compare_add : 0);
+}
+
+/* The whole request, for which there is room. RETURN false if an SGE is too long. */
+SMX_INLINE bool put(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, bool plain)
+{
+	const struct post_op *op = &post_ops[wr->opcode];
+	be32 imm = SMX_SELDOM(op->imm) ? control_imm(wr, op) : to_be32(0);
+	struct smx_request r = smx_wqe_open(&qp->sq, op->op, imm, wr->send_flags, 0, wr->wr_id);
+	struct smx_cursor at = smx_cursor_at(&qp->sq, r.ctrl + 1);
+	bool atomic = !plain && op->shape == SHAPE_ATOMIC;
+	uint32_t ds = op->ds;
+
+	if (!plain && qp->addr_ds) {
+		put_addr(qp, &at, wr);
+		ds += qp->addr_ds;
 	}
+	if (op->shape == SHAPE_RDMA)
+		smx_seg_raddr(smx_cursor_next(&at), wr->wr.rdma.remote_addr, wr->wr.rdma.rkey);
+	else if (atomic)
+		put_atomic(&at, wr);
+	if (!plain && wr->send_flags & IBV_SEND_INLINE) {
+		ds += put_inline(&qp->sq, ds, wr);
+	} else {
+		const struct ibv_sge *sge = wr->sg_list;
+
+		for (int left = wr->num_sge; left > 0; left--, sge++) {
+			if (SMX_SELDOM((int32_t)sge->length <= 0)) {
+				if (sge->length)
+					return false;
+				continue;
+			}
+			smx_seg_data(smx_cursor_next(&at), sge->addr, atomic ? 8 : sge->length, sge->lkey);
+			ds++;
+		}
+	}
+	smx_wqe_finish(qp, r, ds, 0);
+	return true;
 }
 
-SMX_INLINE int post_one(struct smx_dv_qp *qp, const struct ibv_send_wr *wr)
+/* A request that is refused, or is not plain. */
+static __attribute__((noinline)) int post_odd(struct smx_dv_qp *qp, const struct ibv_send_wr *wr)
 {
-	const struct post_op *op;
-	size_t inline_bytes = 0;
-	int err;
+	int err = check(qp, wr);
 
-	if (!takes_op(qp, wr))
-		return refuse_op(qp, wr);
-	op = &post_ops[wr->opcode];
-	err = check(qp, wr, op, &inline_bytes);
 	if (err)
 		return err;
-	smx_wqe_open(qp, op->op, control_imm(wr, op), wr->send_flags, op->wr_data, wr->wr_id, 1);
-	switch ((enum shape)op->shape) {
-	case SHAPE_BIND:
-	case SHAPE_INVALIDATE:
-		put_window(qp, wr, op->shape == SHAPE_BIND);
-		smx_wqe_close(qp, qp->sq.wr.ds);
-		qp->sq.fm_cache = SMX_CTRL_SMALL_FENCE;
-		return 0;
-	case SHAPE_RDMA:
-		put_addr(qp, wr);
-		smx_wqe_put_raddr(&qp->sq, wr->wr.rdma.remote_addr, wr->wr.rdma.rkey);
-		break;
-	case SHAPE_ATOMIC:
-		put_addr(qp, wr);
-		smx_wqe_put_raddr(&qp->sq, wr->wr.atomic.remote_addr, wr->wr.atomic.rkey);
-		if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
-			smx_wqe_put_atomic(&qp->sq, wr->wr.atomic.swap, wr->wr.atomic.compare_add);
-		else
-			smx_wqe_put_atomic(&qp->sq, wr->wr.atomic.compare_add, 0);
-		break;
-	default:
-		put_addr(qp, wr);
-		break;
-	}
-	if (wr->send_flags & IBV_SEND_INLINE)
-		put_inline(&qp->sq, wr, inline_bytes);
+	if (wr->opcode == IBV_WR_BIND_MW)
+		smx_wqe_bind(qp, wr->send_flags, wr->wr_id, wr->bind_mw.mw->type, wr->bind_mw.mw->rkey,
+			     wr->bind_mw.rkey, &wr->bind_mw.bind_info);
+	else if (wr->opcode == IBV_WR_LOCAL_INV)
+		smx_wqe_invalidate(qp, wr->send_flags, wr->wr_id, wr->invalidate_rkey);
 	else
-		put_data(&qp->sq, wr, op->shape == SHAPE_ATOMIC);
-	smx_wqe_close(qp, qp->sq.wr.ds);
+		(void)put(qp, wr, false);
+	if (smx_wqe_ds(qp->sq.wr.last.ctrl) > qp->sq.wqe_bb * SMX_DS_PER_BB)
+		smx_sq_oversized(&qp->sq);
 	return 0;
+}
+
+/* plain_ops: bit n of them says that opcode n is plain. RETURN 0, or an errno after a refusal. */
+SMX_INLINE int post_one(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, uint32_t plain_ops)
+{
+	unsigned int opcode = wr->opcode;
+
+	if (opcode < 32 && plain_ops >> opcode & 1 && !(wr->send_flags & IBV_SEND_INLINE) &&
+	    (uint32_t)wr->num_sge <= qp->sq.max_gs && qp->sq.wr.limit != qp->sq.wr.head && put(qp, wr, true))
+		return 0;
+	return post_odd(qp, wr);
 }
 
 int smx_dv_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of(ibqp);
 	struct smx_dv_sq *sq = &qp->sq;
-	bool any;
+	uint32_t from, plain_ops;
 	int err = 0;
+	bool any;
 
-	if (smx_wr_inside(qp)) {
+	if (!smx_sq_try_enter(sq) && !smx_sq_wait(sq)) {
 		*bad_wr = wr;
 		return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_BATCH_OPEN, "ibv_post_send inside ibv_wr_start");
 	}
-	smx_dv_lock(&sq->lock);
+	from = sq->cur_post;
 	sq->wr.head = sq->head;
-	sq->wr.err = 0;
 	sq->wr.inline_seen = false;
+	plain_ops = __atomic_load_n(&qp->can_post, __ATOMIC_RELAXED) ? qp->plain_ops : 0;
 	for (; wr; wr = wr->next) {
-		err = post_one(qp, wr);
+		err = post_one(qp, wr, plain_ops);
 		if (err) {
 			*bad_wr = wr;
 			break;
 		}
 	}
 	any = sq->wr.head != sq->head;
+	if (any && qp->wq_sig)
+		smx_sq_sign(sq, from);
 	if (any)
 		smx_sq_doorbell(qp);
 	smx_dv_unlock(&sq->lock);
-	if (any && qp->ring_sq)
-		qp->ring_sq(qp);
+	if (any)
+		smx_sq_ring(qp);
 	return err;
 }
 

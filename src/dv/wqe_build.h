@@ -1,27 +1,36 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The one way to build a send work request, used by ibv_wr_*, mlx5dv_wr_* and ibv_post_send.
  *
- * smx_wqe_open() claims the blocks and writes the control segment, smx_wqe_put_*() append segments,
- * smx_wqe_close() fills in the length and moves the producer. Whatever can refuse comes before open. What a
- * request lacks is in sq->wr.state; the setter that supplies the last of it closes the request. The batch is
- * visible to the device only when smx_sq_doorbell() runs. */
+ * smx_wqe_open() fills in slot and control segment, smx_seg_*() write the other segments, smx_wqe_close() fills in
+ * the length and moves the producer: until then nothing has happened. What a request lacks is in sq->wr.open.state;
+ * the setter that supplies the last of it closes the request. The batch is visible to the device only when
+ * smx_sq_doorbell() runs.
+ *
+ * A function that is called for each request saves no registers: whatever is seldom, refusals among it, is a function
+ * that it calls last. It reads what it needs of the queue before it writes the WQE, for the compiler must expect
+ * that a WQE overlies the queue's fields. */
 #ifndef SMX_WQE_BUILD_H
 #define SMX_WQE_BUILD_H
 
 #include "base/bits.h"
 #include "dv/wqe_cursor.h"
 
-/* sq->wr.state: 0 between batches. A builder may go on when it is exactly SMX_WR_OPEN. */
+/* sq->wr.open.state. A builder may go on when it is exactly SMX_WR_READY. */
 enum {
-	SMX_NEED_DATA = 1, SMX_NEED_ADDR = 2, SMX_NEED_MKEY = 4,	/* setters that the open request lacks */
+	SMX_WR_READY = 0,
+	/* setters that the open request lacks */
+	SMX_NEED_DATA = 1, SMX_NEED_UD_ADDR = 2, SMX_NEED_DC_ADDR = 4, SMX_NEED_XRC_SRQN = 8, SMX_NEED_MKEY = 0x10,
+	SMX_NEED_ADDR = SMX_NEED_UD_ADDR | SMX_NEED_DC_ADDR | SMX_NEED_XRC_SRQN,
 	SMX_NEED_ALL = SMX_NEED_DATA | SMX_NEED_ADDR | SMX_NEED_MKEY,
-	SMX_WR_OPEN = 0x10, SMX_WR_FAILED = 0x20,
+	SMX_WR_FAILED = 0x40,
+	SMX_WR_OUTSIDE = 0x80,		/* of any batch */
 };
-/* sq->wr.mkey_have */
+/* sq->wr.open.mkey_have */
 enum { SMX_HAVE_ACCESS = 1, SMX_HAVE_LAYOUT = 2 };
-enum { SMX_ADDR_AT_DS = 1 };	/* the address segment of every kind that has one */
 
 #define SMX_INLINE static inline __attribute__((always_inline))
+/* A function that is seldom called, and last by its caller, which needs no stack frame for it then. */
+#define SMX_SELDOM_CALLED __attribute__((cold, noinline))
 #define SMX_SELDOM(condition) __builtin_expect(!!(condition), 0)
 
 /* The first failure of a batch is its result; the open request is dropped. RETURN err. */
@@ -39,30 +48,9 @@ __attribute__((cold)) int smx_sq_refuse_missing(struct smx_dv_qp *qp);
 __attribute__((cold)) int smx_sq_refuse_full(struct smx_dv_qp *qp, uint32_t bb);
 __attribute__((cold)) void smx_sq_refuse_setter(struct smx_dv_qp *qp, const char *name);
 
-/* Segments between control and the rest: address vector, XRC, or none. */
-static inline uint32_t smx_addr_ds(enum smx_dv_qp_kind kind)
-{
-	static const uint8_t ds[] = {
-		[SMX_DV_UD] = sizeof(struct smx_wqe_av) / SMX_WQE_DS,
-		[SMX_DV_DCI] = sizeof(struct smx_wqe_av) / SMX_WQE_DS,
-		[SMX_DV_XRC_INI] = sizeof(struct smx_wqe_xrc) / SMX_WQE_DS,
-		[SMX_DV_DCT] = 0,
-	};
-
-	return ds[kind];
-}
-
 static inline struct smx_dv_slot *smx_sq_slot(const struct smx_dv_sq *sq, uint32_t bb)
 {
-	return &sq->slot[bb & (sq->bb_count - 1)];
-}
-
-/* Blocks that every request may use; a raw WQE may be longer where there is room. */
-static inline uint32_t smx_sq_wqe_bb(struct smx_dv_sq *sq)
-{
-	if (!sq->wqe_bb && sq->max_post)
-		sq->wqe_bb = sq->bb_count / sq->max_post;
-	return sq->wqe_bb;
+	return &sq->slot[bb & sq->bb_mask];
 }
 
 static inline uint32_t smx_sq_free_bb(const struct smx_dv_sq *sq)
@@ -83,73 +71,58 @@ static inline bool smx_sq_has_room(const struct smx_dv_sq *sq, uint32_t bb)
  * RETURN whether there is any. */
 bool smx_sq_look_for_room(struct smx_dv_sq *sq);
 
+/* The limit is never behind the head. */
 static inline bool smx_sq_may_add(struct smx_dv_sq *sq)
 {
-	return (int32_t)(sq->wr.limit - sq->wr.head) > 0 || smx_sq_look_for_room(sq);
+	return sq->wr.limit != sq->wr.head || smx_sq_look_for_room(sq);
 }
 
-/* A request took more than the planned size: what was worked out holds no longer. */
+/* The last request took more than the planned size: what was worked out holds no longer. */
 static inline void smx_sq_oversized(struct smx_dv_sq *sq)
 {
 	sq->wr.limit = sq->wr.head;
 }
 
-/* A segment as two big-endian words. Whole words, because the UAR copy and the device read them back at once,
- * and a load that spans several smaller stores has to wait for all of them. */
-static inline void smx_seg_set(void *seg, uint64_t first, uint64_t second)
+/* A segment as two words. Whole words, because the UAR copy and the device read them back at once, and a load that
+ * spans several smaller stores has to wait for all of them. */
+static inline void smx_seg_set(void *seg, be64 first, be64 second)
 {
 	be64 *word = seg;
 
-	word[0] = to_be64(first);
-	word[1] = to_be64(second);
+	word[0] = first;
+	word[1] = second;
 }
 
-/* fm_ce_se of enum ibv_send_flags' lowest three: fence, signaled, solicited. */
-SMX_INLINE uint8_t smx_wqe_fm(struct smx_dv_qp *qp, uint32_t flags)
+/* Third word of a control segment, without signature and stream: fm_ce_se of enum ibv_send_flags' lowest three
+ * (fence, signaled, solicited); a request that does not ask for its own fence takes the pending one. */
+SMX_INLINE be32 smx_wqe_fm(const struct smx_dv_sq *sq, uint32_t flags)
 {
-	static const uint8_t of_flags[] = {
-		[IBV_SEND_FENCE] = SMX_CTRL_FENCE,
-		[IBV_SEND_SIGNALED] = SMX_CTRL_CQ_UPDATE,
-		[IBV_SEND_FENCE | IBV_SEND_SIGNALED] = SMX_CTRL_FENCE | SMX_CTRL_CQ_UPDATE,
-		[IBV_SEND_SOLICITED] = SMX_CTRL_SOLICITED,
-		[IBV_SEND_SOLICITED | IBV_SEND_FENCE] = SMX_CTRL_SOLICITED | SMX_CTRL_FENCE,
-		[IBV_SEND_SOLICITED | IBV_SEND_SIGNALED] = SMX_CTRL_SOLICITED | SMX_CTRL_CQ_UPDATE,
-		[IBV_SEND_SOLICITED | IBV_SEND_SIGNALED | IBV_SEND_FENCE] =
-			SMX_CTRL_SOLICITED | SMX_CTRL_CQ_UPDATE | SMX_CTRL_FENCE,
-	};
-	uint8_t fm = of_flags[(flags | qp->always_flags) & 7];
+#define FM(f, small) [(f) | (small)] = { { 0, 0, 0, ((f) & IBV_SEND_FENCE ? SMX_CTRL_FENCE : (small)) |	\
+	((f) & IBV_SEND_SIGNALED ? SMX_CTRL_CQ_UPDATE : 0) | ((f) & IBV_SEND_SOLICITED ? SMX_CTRL_SOLICITED : 0) } }
+#define FM_ALL(small) FM(0, small), FM(1, small), FM(2, small), FM(3, small), FM(4, small), FM(5, small),	\
+	FM(6, small), FM(7, small)
+	static const be32 of_flags[] = { FM_ALL(0), FM_ALL(SMX_CTRL_SMALL_FENCE) };
+#undef FM_ALL
+#undef FM
 
-	if (qp->sq.fm_cache) {
-		if (!(flags & IBV_SEND_FENCE))
-			fm |= qp->sq.fm_cache;
-		qp->sq.fm_cache = 0;
-	}
-	return fm;
+	return of_flags[(flags & 7) | sq->fm_cache];
 }
 
 /* Begins a request for which there is room. opmod_op: [31:24] opmod, [7:0] enum smx_wqe_op; wr_data as in struct
- * smx_dv_slot; ds: segments that are written or left out by the time the next is put. RETURN its control
- * segment, which lacks only the length; the rest of its block lies behind it. */
-SMX_INLINE struct smx_wqe_ctrl *smx_wqe_open(struct smx_dv_qp *qp, uint32_t opmod_op, be32 imm, uint32_t flags,
-					     uint32_t wr_data, uint64_t wr_id, uint32_t ds)
+ * smx_dv_slot. RETURN the request, whose control segment lacks only the length; the rest of its block lies behind. */
+SMX_INLINE struct smx_request smx_wqe_open(struct smx_dv_sq *sq, uint32_t opmod_op, be32 imm, uint32_t flags,
+					   uint16_t wr_data, uint64_t wr_id)
 {
-	struct smx_dv_sq *sq = &qp->sq;
-	uint32_t at = sq->cur_post, index = at & (sq->bb_count - 1), head = sq->wr.head;
-	struct smx_dv_slot *slot = &sq->slot[index];
-	struct smx_wqe_ctrl *ctrl = (void *)(sq->buf + (size_t)index * SMX_WQE_BB);
+	uint32_t index = sq->cur_post & sq->bb_mask, head = sq->wr.head;
+	struct smx_request r = { (void *)(sq->buf + (size_t)index * SMX_WQE_BB), &sq->slot[index] };
 
-	slot->wr_id = wr_id;
-	slot->head = head;
-	slot->wr_data = wr_data;
-	slot->stream = 0;
-	sq->wr.head = head + 1;
-	sq->wr.slot = slot;
-	sq->wr.ctrl = ctrl;
-	sq->wr.ds = ds;
-	ctrl->opmod_idx_opcode = to_be32(opmod_op | (at & 0xffff) << 8);
-	/* signature 0, stream 0, fm_ce_se, imm */
-	((be64 *)(void *)ctrl)[1] = to_be64((uint64_t)smx_wqe_fm(qp, flags) << 32 | from_be32(imm));
-	return ctrl;
+	r.slot->wr_id = wr_id;
+	r.slot->head = head;
+	r.slot->wr_data = wr_data;
+	r.slot->stream = 0;
+	r.ctrl->opmod_idx_opcode = to_be32(opmod_op | (uint32_t)(uint16_t)sq->cur_post << 8);
+	((be64 *)(void *)r.ctrl)[1] = be64_of(smx_wqe_fm(sq, flags), imm);
+	return r;
 }
 
 /* Segment ds of the open request. */
@@ -158,108 +131,124 @@ static inline void *smx_wqe_seg(const struct smx_dv_sq *sq, uint32_t ds)
 	return smx_sq_seg(sq, sq->cur_post, ds);
 }
 
-static inline void *smx_wqe_put(struct smx_dv_sq *sq, uint32_t count)
-{
-	uint32_t ds = sq->wr.ds;
-
-	sq->wr.ds = ds + count;
-	return smx_wqe_seg(sq, ds);
-}
-
 static inline void smx_seg_raddr(void *seg, uint64_t va, uint32_t rkey)
 {
-	smx_seg_set(seg, va, (uint64_t)rkey << 32);	/* struct smx_wqe_raddr */
+	smx_seg_set(seg, to_be64(va), to_be64((uint64_t)rkey << 32));	/* struct smx_wqe_raddr */
+}
+
+static inline void smx_seg_atomic(void *seg, uint64_t swap_add, uint64_t compare)
+{
+	smx_seg_set(seg, to_be64(swap_add), to_be64(compare));	/* struct smx_wqe_atomic */
 }
 
 static inline void smx_seg_data(void *seg, uint64_t va, uint32_t length, uint32_t lkey)
 {
-	smx_seg_set(seg, (uint64_t)length << 32 | lkey, va);	/* struct smx_wqe_data */
+	smx_seg_set(seg, to_be64((uint64_t)length << 32 | lkey), to_be64(va));	/* struct smx_wqe_data */
 }
 
-static inline void smx_wqe_put_raddr(struct smx_dv_sq *sq, uint64_t va, uint32_t rkey)
+/* The address vector of a handle, whose first 16 bytes the request names. */
+SMX_INLINE void smx_seg_av(void *seg, const struct smx_wqe_av *known, be64 key, be64 number)
 {
-	smx_seg_raddr(smx_wqe_put(sq, 1), va, rkey);
+	_Static_assert(offsetof(struct smx_wqe_av, rsvd0) == SMX_WQE_DS, "the rest is as in the handle");
+	struct smx_wqe_av *av = seg;
+
+	smx_seg_set(av, key, number);
+	memcpy(av->rsvd0, known->rsvd0, sizeof(*av) - SMX_WQE_DS);
 }
 
-static inline void smx_wqe_put_atomic(struct smx_dv_sq *sq, uint64_t swap_add, uint64_t compare)
+SMX_INLINE void smx_seg_av_ud(void *seg, struct ibv_ah *ah, uint32_t qkey, uint32_t qpn)
 {
-	smx_seg_set(smx_wqe_put(sq, 1), swap_add, compare);	/* struct smx_wqe_atomic */
+	const struct smx_wqe_av *known = &container_of(ah, struct smx_dv_ah, ibv)->av;
+	be32 rest;
+
+	memcpy(&rest, &known->stat_rate_sl, sizeof(rest));
+	smx_seg_av(seg, known, be64_of(to_be32(qkey), known->rsvd), be64_of(to_be32(qpn | SMX_AV_EXTENDED), rest));
 }
 
-static inline void smx_wqe_put_data(struct smx_dv_sq *sq, uint64_t va, uint32_t length, uint32_t lkey)
+SMX_INLINE void smx_seg_av_dc(void *seg, struct ibv_ah *ah, uint64_t dc_key, uint32_t dctn)
 {
-	smx_seg_data(smx_wqe_put(sq, 1), va, length, lkey);
+	const struct smx_wqe_av *known = &container_of(ah, struct smx_dv_ah, ibv)->av;
+	be64 number;
+
+	memcpy(&number, &known->dqp_dct, sizeof(number));	/* and what is behind it */
+	smx_seg_av(seg, known, to_be64(dc_key),
+		   be64_or(number, to_be64((uint64_t)(dctn | SMX_AV_EXTENDED) << 32)));
+}
+
+static inline void smx_seg_xrc(void *seg, uint32_t srqn)
+{
+	smx_seg_set(seg, be64_of(to_be32(srqn), to_be32(0)), to_be64(0));	/* struct smx_wqe_xrc */
 }
 
 /* Inline data: header, then the buffers end to end, zeros up to a whole segment. total is their sum and not
- * 0; element stride lets it walk ibv_data_buf and ibv_sge alike. */
+ * 0; element stride lets it walk ibv_data_buf and ibv_sge alike. RETURN the segments that were written from ds on. */
 struct smx_inline_src { const void *addr; size_t length; };
-void smx_wqe_put_inline(struct smx_dv_sq *sq, const struct smx_inline_src *src, size_t n, size_t total);
+uint32_t smx_wqe_put_inline(const struct smx_dv_sq *sq, uint32_t ds, const struct smx_inline_src *src, size_t n,
+			    size_t total);
 
-static inline void smx_wqe_put_inline_one(struct smx_dv_sq *sq, const void *addr, size_t length)
+/* Segments that inline data takes, its header included. */
+static inline uint32_t smx_inline_ds(size_t bytes)
 {
-	smx_wqe_put_inline(sq, &(struct smx_inline_src){ addr, length }, 1, length);
+	return (uint32_t)((bytes + sizeof(struct smx_wqe_inline) + SMX_WQE_DS - 1) / SMX_WQE_DS);
 }
 
-/* ~XOR of the WQE's bytes, so that all of them together XOR to 0xff. */
-uint8_t smx_wqe_signature(const struct smx_dv_sq *sq, uint32_t bb, uint32_t ds);
-
-/* Moves the producer behind the open request of ds segments, which is complete but for its signature. */
-SMX_INLINE void smx_wqe_commit(struct smx_dv_qp *qp, struct smx_wqe_ctrl *ctrl, uint32_t ds)
+/* Segments of a complete WQE. */
+static inline uint32_t smx_wqe_ds(const struct smx_wqe_ctrl *ctrl)
 {
-	struct smx_dv_sq *sq = &qp->sq;
+	return ctrl->qpn_ds.b[3] & SMX_WQE_DS_MAX;
+}
+
+/* Moves the producer behind a request of ds segments. fence: SMX_CTRL_SMALL_FENCE, which the next one takes, or 0. */
+SMX_INLINE void smx_wqe_commit(struct smx_dv_sq *sq, struct smx_request r, uint32_t ds, uint8_t fence)
+{
 	uint32_t next = sq->cur_post + (ds + SMX_DS_PER_BB - 1) / SMX_DS_PER_BB;
 
-	if (qp->wq_sig)
-		ctrl->signature = smx_wqe_signature(sq, sq->cur_post, ds);
-	sq->wr.slot->bb_next = next;
+	r.slot->bb_next = next;
 	sq->cur_post = next;
-	sq->wr.ds = ds;
+	sq->wr.head++;
+	if (fence)
+		sq->fm_cache |= fence;
+	else
+		sq->fm_cache &= (uint8_t)~SMX_CTRL_SMALL_FENCE;
 }
 
-/* Ends the open request. */
-SMX_INLINE void smx_wqe_close(struct smx_dv_qp *qp, uint32_t ds)
+/* Ends a request that waited for setters. */
+SMX_INLINE void smx_wqe_close(struct smx_dv_qp *qp, struct smx_request r, uint32_t ds, uint8_t fence)
 {
-	struct smx_wqe_ctrl *ctrl = qp->sq.wr.ctrl;
+	r.ctrl->qpn_ds = be32_or(qp->qpn_word, to_be32(ds));
+	smx_wqe_commit(&qp->sq, r, ds, fence);
+}
 
-	ctrl->qpn_ds = to_be32(qp->qpn << 8 | ds);
-	smx_wqe_commit(qp, ctrl, ds);
+/* Ends one that needs none. */
+SMX_INLINE void smx_wqe_finish(struct smx_dv_qp *qp, struct smx_request r, uint32_t ds, uint8_t fence)
+{
+	qp->sq.wr.last = r;
+	smx_wqe_close(qp, r, ds, fence);
 }
 
 /* A builder may go on: a batch is open and has not failed, the request before it is complete, the queue pair
  * offers the operation, and there is room. */
 SMX_INLINE bool smx_wr_is_ready(const struct smx_dv_qp *qp, bool allowed)
 {
-	return qp->sq.wr.state == SMX_WR_OPEN && allowed && (int32_t)(qp->sq.wr.limit - qp->sq.wr.head) > 0;
+	return qp->sq.wr.open.state == SMX_WR_READY && allowed && qp->sq.wr.limit != qp->sq.wr.head;
 }
 
 /* Where it is not: RETURN whether it is after all, now that room was looked for; otherwise the batch has failed. */
 bool smx_wr_make_ready(struct smx_dv_qp *qp, bool allowed, const char *name);
 
-SMX_INLINE bool smx_wr_may_build(struct smx_dv_qp *qp, bool allowed, const char *name)
+/* A setter has supplied what need names. RETURN whether the request is complete. */
+SMX_INLINE bool smx_wr_supplied(struct smx_dv_sq *sq, uint8_t need)
 {
-	return !SMX_SELDOM(!smx_wr_is_ready(qp, allowed) && !smx_wr_make_ready(qp, allowed, name));
+	return (sq->wr.open.state &= (uint8_t)~need) == SMX_WR_READY;
 }
 
-SMX_INLINE bool smx_wr_may_set(struct smx_dv_qp *qp, uint8_t need, const char *name)
+/* The data setter has; the request has ds segments by now. */
+SMX_INLINE void smx_wr_data_supplied(struct smx_dv_qp *qp, uint32_t ds)
 {
-	if (!(qp->sq.wr.state & need)) {
-		smx_sq_refuse_setter(qp, name);
-		return false;
-	}
-	return true;
-}
-
-/* A setter has supplied what need names; the request has ds segments by now. */
-SMX_INLINE void smx_wr_setter_done(struct smx_dv_qp *qp, uint8_t need, uint32_t ds)
-{
-	uint8_t state = qp->sq.wr.state & (uint8_t)~need;
-
-	qp->sq.wr.state = state;
-	if (state == SMX_WR_OPEN)
-		smx_wqe_close(qp, ds);
+	if (smx_wr_supplied(&qp->sq, SMX_NEED_DATA))
+		smx_wqe_close(qp, qp->sq.wr.last, ds, 0);
 	else
-		qp->sq.wr.ds = ds;
+		qp->sq.wr.open.ds = (uint8_t)ds;
 }
 
 static inline be32 smx_raw_be32(__be32 v)
@@ -275,19 +264,33 @@ __attribute__((cold)) int smx_sq_refuse_sge_length(struct smx_dv_qp *qp, size_t 
 
 /* Memory window operations (wqe_umr.c). RETURN 0, or an errno after a refusal. */
 int smx_wqe_check_bind(struct smx_dv_qp *qp, const struct ibv_mw_bind_info *info);
-/* Appends what a bind, or with length 0 an invalidate, needs after the control segment. */
-void smx_wqe_put_bind(struct smx_dv_qp *qp, enum ibv_mw_type type, uint32_t rkey,
-		      const struct ibv_mw_bind_info *info);
+/* The whole request, for which there is room. */
+void smx_wqe_bind(struct smx_dv_qp *qp, uint32_t flags, uint64_t wr_id, enum ibv_mw_type type, uint32_t old_rkey,
+		  uint32_t rkey, const struct ibv_mw_bind_info *info);
+void smx_wqe_invalidate(struct smx_dv_qp *qp, uint32_t flags, uint64_t wr_id, uint32_t rkey);
 
 /* Batches (wqe_build.c) */
 void smx_wr_start(struct ibv_qp_ex *ex);
 int smx_wr_complete(struct ibv_qp_ex *ex);
 void smx_wr_abort(struct ibv_qp_ex *ex);
-/* Whether this thread stands inside a batch of the queue, where taking its lock would wait for ever. */
-bool smx_wr_inside(const struct smx_dv_qp *qp);
 
-/* Makes the finished requests visible: doorbell record, then UAR (sq_doorbell.c). */
-void smx_sq_doorbell(struct smx_dv_qp *qp);
+/* Its address tells threads apart. */
+extern __thread __attribute__((tls_model("initial-exec"))) char smx_this_thread;
+
+/* Takes the send queue for this thread, unless somebody has it. */
+SMX_INLINE bool smx_sq_try_enter(struct smx_dv_sq *sq)
+{
+	if (sq->lock.needed)
+		return smx_dv_try_lock(&sq->lock, (uintptr_t)&smx_this_thread);
+	return sq->wr.open.state == SMX_WR_OUTSIDE;
+}
+
+/* Where somebody has: RETURN true when it is free at last; false where it is this thread, inside a batch, so that it
+ * would wait for ever. */
+SMX_SELDOM_CALLED bool smx_sq_wait(struct smx_dv_sq *sq);
+
+/* Bit n: enum ibv_wr_opcode n of ibv_post_send is one that hardly needs checks (sq_post.c). */
+uint32_t smx_plain_ops(const struct smx_dv_qp *qp);
 
 /* Builders and setters, for dv_ops.c */
 extern const struct ibv_qp_ex smx_wr_send_ops;		/* wqe_send.c: function pointers only */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Positions in a send ring. That the ring has an end is known here and nowhere else.
+/* Positions in a send ring.
  *
- * A position counts segments (DS, 16 bytes) from block counter 0 and is masked when memory is touched.
+ * A position is a block counter, which is masked when memory is touched, and a segment (DS, 16 bytes) of the WQE there.
  * No segment straddles the ring's end; runs of bytes (inline data, whole WQEs) may and are split. */
 #ifndef SMX_WQE_CURSOR_H
 #define SMX_WQE_CURSOR_H
@@ -14,29 +14,40 @@ enum { SMX_DS_PER_BB = SMX_WQE_BB / SMX_WQE_DS };
  * block, and 48 bytes behind a control segment, are contiguous. */
 static inline void *smx_sq_seg(const struct smx_dv_sq *sq, uint32_t bb, uint32_t ds)
 {
-	return sq->buf + (size_t)((bb * SMX_DS_PER_BB + ds) & (sq->bb_count * SMX_DS_PER_BB - 1)) *
-	       SMX_WQE_DS;
+	bb += ds / SMX_DS_PER_BB;
+	return sq->buf + (size_t)(bb & sq->bb_mask) * SMX_WQE_BB + ds % SMX_DS_PER_BB * SMX_WQE_DS;
+}
+
+/* So many bytes further on; at most to the end of the block. */
+static inline void *smx_sq_step(const struct smx_dv_sq *sq, void *seg, size_t bytes)
+{
+	uint8_t *next = (uint8_t *)seg + bytes;
+
+	return next == sq->end ? sq->buf : next;
 }
 
 /* Hands out one segment after the other. */
-struct smx_cursor {
-	uint8_t *buf;
-	uint32_t mask;		/* of a segment number */
-	uint32_t at;
-};
+struct smx_cursor { uint8_t *at, *buf, *end; };
 
-static inline struct smx_cursor smx_cursor_at(const struct smx_dv_sq *sq, uint32_t bb, uint32_t ds)
+static inline struct smx_cursor smx_cursor_at(const struct smx_dv_sq *sq, void *seg)
 {
-	return (struct smx_cursor){
-		.buf = sq->buf,
-		.mask = sq->bb_count * SMX_DS_PER_BB - 1,
-		.at = bb * SMX_DS_PER_BB + ds,
-	};
+	return (struct smx_cursor){ .at = seg, .buf = sq->buf, .end = sq->end };
+}
+
+/* Count of them, which lie in one block. RETURN the first. */
+static inline void *smx_cursor_take(struct smx_cursor *c, uint32_t count)
+{
+	uint8_t *seg = c->at;
+
+	if (__builtin_expect(seg == c->end, 0))
+		seg = c->buf;
+	c->at = seg + count * SMX_WQE_DS;
+	return seg;
 }
 
 static inline void *smx_cursor_next(struct smx_cursor *c)
 {
-	return c->buf + (size_t)(c->at++ & c->mask) * SMX_WQE_DS;
+	return smx_cursor_take(c, 1);
 }
 
 /* Copies n bytes to byte offset off of the WQE at bb; src NULL writes zeros. n may be 0. */

@@ -20,17 +20,44 @@ enum {
 #define MASK_CONFIGURE (SMX_UMR_MASK_FREE | SMX_UMR_MASK_MKEY)
 #define MASK_BOTH (MASK_CONFIGURE | MASK_ACCESS | SMX_UMR_MASK_LEN)
 #define BIND_LENGTH_MAX (1ull << 31)
+#define ANY_QP 0xffffffu	/* may use the key */
 
 /* Of enum ibv_access_flags' lowest four. */
 static uint8_t access_bits(uint32_t access)
 {
-	static const uint8_t local[2] = { 0, SMX_MKC_LOCAL_WRITE }, atomic[2] = { 0, SMX_MKC_ATOMIC };
-	static const uint8_t remote[4] = { 0, SMX_MKC_REMOTE_WRITE, SMX_MKC_REMOTE_READ,
-					   SMX_MKC_REMOTE_WRITE | SMX_MKC_REMOTE_READ };
+#define REMOTE(f) (((f) & IBV_ACCESS_REMOTE_WRITE ? SMX_MKC_REMOTE_WRITE : 0) | \
+		   ((f) & IBV_ACCESS_REMOTE_READ ? SMX_MKC_REMOTE_READ : 0) | \
+		   ((f) & IBV_ACCESS_REMOTE_ATOMIC ? SMX_MKC_ATOMIC : 0))
+#define BOTH(f) REMOTE(f), REMOTE(f) | SMX_MKC_LOCAL_WRITE
+	static const uint8_t bits[16] = { BOTH(0), BOTH(2), BOTH(4), BOTH(6), BOTH(8), BOTH(10), BOTH(12), BOTH(14) };
 
 	_Static_assert(IBV_ACCESS_LOCAL_WRITE == 1 && IBV_ACCESS_REMOTE_WRITE == 2 &&
 		       IBV_ACCESS_REMOTE_READ == 4 && IBV_ACCESS_REMOTE_ATOMIC == 8, "bits are indices");
-	return local[access & 1] | remote[access >> 1 & 3] | atomic[access >> 3 & 1];
+#undef BOTH
+#undef REMOTE
+	return bits[access & 15];
+}
+
+/* The UMR control segment of the open request: translation entries, and which fields of the context it names. */
+SMX_INLINE void put_umr_ctrl(struct smx_request r, uint8_t check, uint32_t entries, uint64_t mask)
+{
+	struct smx_wqe_umr_ctrl *umr = (void *)(r.ctrl + 1);
+
+	/* flags; klm_octowords */
+	smx_seg_set(umr, to_be64((uint64_t)(SMX_UMR_INLINE | check) << 56 | (uint64_t)entries << 16), to_be64(mask));
+	memset(umr->rsvd1, 0, sizeof(umr->rsvd1));
+}
+
+/* The mkey context, which is the next block. qpn: of the queue pair that owns the key, or ANY_QP. */
+SMX_INLINE void put_mkey_ctx(const struct smx_dv_sq *sq, uint8_t free, uint8_t access, uint32_t qpn, uint32_t key,
+			     uint64_t start, uint64_t length)
+{
+	struct smx_wqe_mkey_ctx *ctx = smx_wqe_seg(sq, CTX_AT_DS);
+
+	/* free, access, qpn_mkey */
+	smx_seg_set(ctx, to_be64((uint64_t)free << 56 | (uint64_t)access << 40 | qpn << 8 | (key & 0xff)), to_be64(0));
+	smx_seg_set(&ctx->start_addr, to_be64(start), to_be64(length));
+	memset(&ctx->bsf_octowords, 0, sizeof(*ctx) - offsetof(struct smx_wqe_mkey_ctx, bsf_octowords));
 }
 
 /* Memory windows */
@@ -45,80 +72,79 @@ int smx_wqe_check_bind(struct smx_dv_qp *qp, const struct ibv_mw_bind_info *info
 	return 0;
 }
 
-void smx_wqe_put_bind(struct smx_dv_qp *qp, enum ibv_mw_type type, uint32_t rkey,
-		      const struct ibv_mw_bind_info *info)
+/* Takes back what the window or key shows. */
+SMX_INLINE void put_unbind(struct smx_dv_qp *qp, struct smx_request r, bool type2, uint32_t rkey)
 {
-	struct smx_dv_sq *sq = &qp->sq;
-	bool bind = info->length, type2 = type == IBV_MW_TYPE_2;
-	uint32_t owner = type2 && bind ? qp->qpn : 0xffffff;
-	uint8_t check = !type2 ? 0 : bind ? SMX_UMR_CHECK_FREE : SMX_UMR_CHECK_QPN;
-	struct smx_wqe_mkey_ctx ctx = {
-		.qpn_mkey = to_be32(bits_put(owner, 31, 8) | bits_put(rkey, 7, 0)),
-	};
-
-	*(struct smx_wqe_umr_ctrl *)smx_wqe_put(sq, UMR_CTRL_DS) = (struct smx_wqe_umr_ctrl){
-		.flags = SMX_UMR_INLINE | SMX_UMR_XLT_OFFSET | check,
-		.klm_octowords = to_be16(bind ? XLT_ALIGN : 0),
-		.mkey_mask = to_be64(SMX_UMR_MASK_FREE | SMX_UMR_MASK_MKEY | (type2 ? SMX_UMR_MASK_QPN : 0) |
-				     (bind ? SMX_UMR_MASK_LEN | SMX_UMR_MASK_START_ADDR | MASK_ACCESS : 0)),
-	};
-	if (bind) {
-		ctx.access = access_bits(info->mw_access_flags);
-		ctx.start_addr = to_be64(info->mw_access_flags & IBV_ACCESS_ZERO_BASED ? 0 : info->addr);
-		ctx.len = to_be64(info->length);
-	} else {
-		ctx.free = SMX_MKC_FREE;
-	}
-	*(struct smx_wqe_mkey_ctx *)smx_wqe_put(sq, MKEY_CTX_DS) = ctx;
-	if (!bind)
-		return;
-	*(struct smx_wqe_klm *)smx_wqe_put(sq, 1) = (struct smx_wqe_klm){
-		.byte_count = to_be32((uint32_t)info->length),
-		.mkey = to_be32(info->mr->lkey),
-		.va = to_be64(info->addr),
-	};
-	for (int i = 1; i < XLT_ALIGN; i++)
-		*(struct smx_wqe_klm *)smx_wqe_put(sq, 1) = (struct smx_wqe_klm){ 0 };
+	put_umr_ctrl(r, SMX_UMR_XLT_OFFSET | (type2 ? SMX_UMR_CHECK_QPN : 0), 0,
+		     SMX_UMR_MASK_FREE | SMX_UMR_MASK_MKEY | (type2 ? SMX_UMR_MASK_QPN : 0));
+	put_mkey_ctx(&qp->sq, SMX_MKC_FREE, 0, ANY_QP, rkey, 0, 0);
+	smx_wqe_finish(qp, r, XLT_AT_DS, SMX_CTRL_SMALL_FENCE);
 }
 
-static void window(struct smx_dv_qp *qp, uint32_t old_rkey, uint32_t rkey,
-		   const struct ibv_mw_bind_info *info, uint32_t wc_opcode)
+static void put_bind(struct smx_dv_qp *qp, struct smx_request r, bool type2, uint32_t rkey,
+		     const struct ibv_mw_bind_info *info)
 {
-	smx_wqe_open(qp, SMX_OP_UMR, to_be32(old_rkey), qp->ex.wr_flags, wc_opcode, qp->ex.wr_id, 1);
-	smx_wqe_put_bind(qp, IBV_MW_TYPE_2, rkey, info);
-	smx_wqe_close(qp, qp->sq.wr.ds);
-	qp->sq.fm_cache = SMX_CTRL_SMALL_FENCE;
+	struct smx_cursor xlt = smx_cursor_at(&qp->sq, smx_wqe_seg(&qp->sq, XLT_AT_DS));
+
+	put_umr_ctrl(r, SMX_UMR_XLT_OFFSET | (type2 ? SMX_UMR_CHECK_FREE : 0), XLT_ALIGN,
+		     MASK_BOTH | SMX_UMR_MASK_START_ADDR | (type2 ? SMX_UMR_MASK_QPN : 0));
+	put_mkey_ctx(&qp->sq, 0, access_bits(info->mw_access_flags), type2 ? qp->qpn : ANY_QP, rkey,
+		     info->mw_access_flags & IBV_ACCESS_ZERO_BASED ? 0 : info->addr, info->length);
+	smx_seg_data(smx_cursor_next(&xlt), info->addr, (uint32_t)info->length, info->mr->lkey);
+	for (int i = 1; i < XLT_ALIGN; i++)
+		smx_seg_set(smx_cursor_next(&xlt), to_be64(0), to_be64(0));
+	smx_wqe_finish(qp, r, XLT_AT_DS + XLT_ALIGN, SMX_CTRL_SMALL_FENCE);
+}
+
+void smx_wqe_bind(struct smx_dv_qp *qp, uint32_t flags, uint64_t wr_id, enum ibv_mw_type type, uint32_t old_rkey,
+		  uint32_t rkey, const struct ibv_mw_bind_info *info)
+{
+	struct smx_request r = smx_wqe_open(&qp->sq, SMX_OP_UMR, to_be32(old_rkey), flags, IBV_WC_BIND_MW, wr_id);
+
+	if (info->length)
+		put_bind(qp, r, type == IBV_MW_TYPE_2, rkey, info);
+	else
+		put_unbind(qp, r, type == IBV_MW_TYPE_2, rkey);
+}
+
+SMX_INLINE void invalidate(struct smx_dv_qp *qp, uint32_t flags, uint64_t wr_id, uint32_t rkey)
+{
+	put_unbind(qp, smx_wqe_open(&qp->sq, SMX_OP_UMR, to_be32(rkey), flags, IBV_WC_LOCAL_INV, wr_id), true, 0);
+}
+
+void smx_wqe_invalidate(struct smx_dv_qp *qp, uint32_t flags, uint64_t wr_id, uint32_t rkey)
+{
+	invalidate(qp, flags, wr_id, rkey);
 }
 
 void smx_wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey,
 		    const struct ibv_mw_bind_info *info)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_ex(ex);
+	bool allowed = qp->send_ops & IBV_QP_EX_WITH_BIND_MW;
 
-	if (smx_wr_may_build(qp, qp->send_ops & IBV_QP_EX_WITH_BIND_MW, "ibv_wr_bind_mw") &&
+	if ((smx_wr_is_ready(qp, allowed) || smx_wr_make_ready(qp, allowed, "ibv_wr_bind_mw")) &&
 	    !smx_wqe_check_bind(qp, info))
-		window(qp, mw->rkey, rkey, info, IBV_WC_BIND_MW);
+		smx_wqe_bind(qp, ex->wr_flags, ex->wr_id, IBV_MW_TYPE_2, mw->rkey, rkey, info);
+}
+
+static SMX_SELDOM_CALLED void local_inv_unready(struct smx_dv_qp *qp, uint32_t rkey)
+{
+	if (smx_wr_make_ready(qp, qp->send_ops & IBV_QP_EX_WITH_LOCAL_INV, "ibv_wr_local_inv"))
+		invalidate(qp, qp->ex.wr_flags, qp->ex.wr_id, rkey);
 }
 
 void smx_wr_local_inv(struct ibv_qp_ex *ex, uint32_t rkey)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_ex(ex);
 
-	if (smx_wr_may_build(qp, qp->send_ops & IBV_QP_EX_WITH_LOCAL_INV, "ibv_wr_local_inv"))
-		window(qp, rkey, 0, &(struct ibv_mw_bind_info){ 0 }, IBV_WC_LOCAL_INV);
+	if (smx_wr_is_ready(qp, qp->send_ops & IBV_QP_EX_WITH_LOCAL_INV))
+		invalidate(qp, ex->wr_flags, ex->wr_id, rkey);
+	else
+		local_inv_unready(qp, rkey);
 }
 
 /* Memory key configuration */
-
-static struct smx_wqe_umr_ctrl *umr_ctrl(const struct smx_dv_sq *sq)
-{
-	return (struct smx_wqe_umr_ctrl *)(void *)(sq->wr.ctrl + 1);
-}
-
-static struct smx_wqe_mkey_ctx *mkey_ctx(const struct smx_dv_sq *sq)
-{
-	return smx_wqe_seg(sq, CTX_AT_DS);
-}
 
 SMX_INLINE bool configure_ok(const struct smx_dv_qp *qp, const struct mlx5dv_mkey *mkey,
 			     const struct mlx5dv_mkey_conf_attr *attr)
@@ -128,9 +154,9 @@ SMX_INLINE bool configure_ok(const struct smx_dv_qp *qp, const struct mlx5dv_mke
 	       (!(mkey->lkey & 0xff) || qp->ctx.mkey_update_tag);
 }
 
-/* The first that is wrong of configure_ok(). Always false. */
-static __attribute__((cold, noinline)) bool refuse_configure(struct smx_dv_qp *qp, const struct mlx5dv_mkey *mkey,
-							     const struct mlx5dv_mkey_conf_attr *attr)
+/* The first that is wrong of configure_ok(). */
+static void refuse_configure(struct smx_dv_qp *qp, const struct mlx5dv_mkey *mkey,
+			     const struct mlx5dv_mkey_conf_attr *attr)
 {
 	enum smx_check check = SMX_CHECK_POST_UMR_TAG;
 
@@ -142,144 +168,190 @@ static __attribute__((cold, noinline)) bool refuse_configure(struct smx_dv_qp *q
 	(void)SMX_SQ_REFUSE(qp, check, "wr_flags 0x%x, conf_flags 0x%" PRIx32 ", comp_mask 0x%" PRIx64
 			    ", lkey 0x%08" PRIx32, qp->ex.wr_flags, attr->conf_flags, attr->comp_mask,
 			    mkey->lkey);
-	return false;
 }
 
-/* Opens the request. mask: which fields of the context it names by the time it is closed or a setter comes. */
-SMX_INLINE bool configure(struct smx_dv_qp *qp, uint64_t ops_flag, const struct mlx5dv_mkey *mkey,
-			  const struct mlx5dv_mkey_conf_attr *attr, uint64_t mask, const char *name)
+static const struct mlx5dv_mkey_conf_attr no_attr;	/* mr_list and mr_interleaved have none */
+
+SMX_INLINE bool configure_ready(const struct smx_dv_qp *qp, uint64_t op, const struct mlx5dv_mkey *mkey,
+				const struct mlx5dv_mkey_conf_attr *attr)
 {
-	struct smx_dv_sq *sq = &qp->sq;
-	bool allowed = qp->dv_ops & ops_flag;
+	return smx_wr_is_ready(qp, qp->dv_ops & op) && configure_ok(qp, mkey, attr);
+}
+
+/* As smx_wr_make_ready(). */
+static bool configure_make_ready(struct smx_dv_qp *qp, uint64_t op, const struct mlx5dv_mkey *mkey,
+				 const struct mlx5dv_mkey_conf_attr *attr, const char *name)
+{
+	bool allowed = qp->dv_ops & op;
 
 	/* libmlx5 lets what is wrong with the arguments override an earlier failure of the batch. */
-	if (SMX_SELDOM(!configure_ok(qp, mkey, attr)) && sq->wr.state && allowed)
-		return refuse_configure(qp, mkey, attr);
-	if (!smx_wr_may_build(qp, allowed, name))
+	if (!configure_ok(qp, mkey, attr) && qp->sq.wr.open.state != SMX_WR_OUTSIDE && allowed) {
+		refuse_configure(qp, mkey, attr);
 		return false;
-	smx_wqe_open(qp, SMX_OP_UMR, to_be32(mkey->lkey), qp->ex.wr_flags, MLX5DV_WC_UMR, qp->ex.wr_id,
-		     XLT_AT_DS);
-	*umr_ctrl(sq) = (struct smx_wqe_umr_ctrl){
-		.flags = SMX_UMR_INLINE,
-		.mkey_mask = to_be64(mask),
-	};
-	*mkey_ctx(sq) = (struct smx_wqe_mkey_ctx){
-		.qpn_mkey = to_be32(0xffffff00 | bits_put(mkey->lkey, 7, 0)),
-	};
-	sq->fm_cache = SMX_CTRL_SMALL_FENCE;
-	sq->wr.inline_seen = true;
-	return true;
+	}
+	return smx_wr_make_ready(qp, allowed, name);
 }
 
-static bool access_allowed(struct smx_dv_qp *qp, uint32_t access)
+/* The control segment. */
+SMX_INLINE struct smx_request configure_open(struct smx_dv_qp *qp, const struct mlx5dv_mkey *mkey)
 {
-	if (!(access & ~(uint32_t)(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-				   IBV_ACCESS_REMOTE_ATOMIC)))
-		return true;
+	qp->sq.wr.inline_seen = true;
+	return smx_wqe_open(&qp->sq, SMX_OP_UMR, to_be32(mkey->lkey), qp->ex.wr_flags, MLX5DV_WC_UMR, qp->ex.wr_id);
+}
+
+static SMX_SELDOM_CALLED void refuse_access(struct smx_dv_qp *qp, uint32_t access)
+{
 	(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_UMR_ACCESS, "access flags 0x%" PRIx32, access);
-	return false;
+}
+
+SMX_INLINE bool access_allowed(uint32_t access)
+{
+	return !(access & ~(uint32_t)(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+				      IBV_ACCESS_REMOTE_ATOMIC));
+}
+
+static inline uint32_t entries_of_mkey(const struct mlx5dv_mkey *dv_mkey)
+{
+	const struct smx_dv_mkey *mkey = container_of(dv_mkey, const struct smx_dv_mkey, dv);
+
+	return (uint32_t)align_up(mkey->max_entries, XLT_ALIGN);
 }
 
 /* entries: what the layout takes in the mkey, its header included. */
-static bool layout_fits(struct smx_dv_qp *qp, const struct mlx5dv_mkey *dv_mkey, uint32_t entries)
+SMX_INLINE bool layout_fits(const struct smx_dv_qp *qp, const struct mlx5dv_mkey *mkey, uint32_t entries)
 {
-	const struct smx_dv_mkey *mkey = container_of(dv_mkey, const struct smx_dv_mkey, dv);
-	uint32_t room = (qp->sq.max_inline + (uint32_t)sizeof(struct smx_wqe_inline)) / SMX_WQE_DS;
-	uint32_t of_mkey = (uint32_t)align_up(mkey->max_entries, XLT_ALIGN);
+	return entries <= qp->sq.max_xlt && entries <= entries_of_mkey(mkey);
+}
 
-	if (entries <= room && entries <= of_mkey)
-		return true;
+static SMX_SELDOM_CALLED void refuse_layout(struct smx_dv_qp *qp, const struct mlx5dv_mkey *mkey, uint32_t entries)
+{
 	(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_UMR_ENTRIES, "entries %" PRIu32 " (a strided layout takes one for "
 			    "its header), the mkey has %" PRIu32 ", the queue pair's WQE %" PRIu32
-			    " (max_inline_data %" PRIu32 ")", entries, of_mkey, room, qp->sq.max_inline);
-	return false;
+			    " (max_inline_data %" PRIu32 ")", entries, entries_of_mkey(mkey), qp->sq.max_xlt,
+			    qp->sq.max_inline);
 }
 
-/* Pads the translation of the open request and enters its size and the key's length. RETURN how many segments the
- * request has. */
-SMX_INLINE uint32_t end_layout(struct smx_dv_sq *sq, struct smx_cursor *xlt, uint32_t entries, uint64_t length)
-{
-	uint32_t padded = (uint32_t)align_up(entries, XLT_ALIGN);
+/* What a layout comes to: translation entries, padded, and bytes of the key. */
+struct extent { uint32_t entries; uint64_t length; };
 
-	for (uint32_t i = entries; i < padded; i++)
-		*(struct smx_wqe_klm *)smx_cursor_next(xlt) = (struct smx_wqe_klm){ 0 };
-	umr_ctrl(sq)->klm_octowords = to_be16((uint16_t)padded);
-	mkey_ctx(sq)->len = to_be64(length);
-	return XLT_AT_DS + padded;
+SMX_INLINE struct extent end_layout(struct smx_cursor *xlt, uint32_t entries, uint64_t length)
+{
+	for (; entries % XLT_ALIGN; entries++)
+		smx_seg_set(smx_cursor_next(xlt), to_be64(0), to_be64(0));
+	return (struct extent){ entries, length };
 }
 
-/* RETURN as end_layout(). */
-SMX_INLINE uint32_t put_list(struct smx_dv_sq *sq, uint16_t n, const struct ibv_sge *sge)
+SMX_INLINE struct extent put_list(const struct smx_dv_sq *sq, uint16_t n, const struct ibv_sge *sge)
 {
-	struct smx_cursor xlt = smx_cursor_at(sq, sq->cur_post, XLT_AT_DS);
+	struct smx_cursor xlt = smx_cursor_at(sq, smx_wqe_seg(sq, XLT_AT_DS));
 	uint64_t length = 0;
 
-	for (uint16_t i = 0; i < n; i++) {
-		/* struct smx_wqe_klm */
-		smx_seg_data(smx_cursor_next(&xlt), sge[i].addr, sge[i].length, sge[i].lkey);
-		length += sge[i].length;
+	for (uint32_t left = n; left; left--, sge++) {
+		smx_seg_data(smx_cursor_next(&xlt), sge->addr, sge->length, sge->lkey);	/* struct smx_wqe_klm */
+		length += sge->length;
 	}
-	return end_layout(sq, &xlt, n, length);
+	return end_layout(&xlt, n, length);
 }
 
-static bool strides_fit(struct smx_dv_qp *qp, uint16_t n, const struct mlx5dv_mr_interleaved *data)
+static SMX_SELDOM_CALLED void refuse_stride(struct smx_dv_qp *qp, uint16_t i, const struct mlx5dv_mr_interleaved *e)
 {
-	for (uint16_t i = 0; i < n; i++) {
-		if ((uint64_t)data[i].bytes_count + data[i].bytes_skip > UINT16_MAX) {
-			(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_UMR_FIELD, "entry %u: bytes_count %" PRIu32
-					    " + bytes_skip %" PRIu32, i, data[i].bytes_count,
-					    data[i].bytes_skip);
-			return false;
-		}
-	}
-	return true;
+	(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_UMR_FIELD, "entry %u: bytes_count %" PRIu32 " + bytes_skip %" PRIu32, i,
+			    e->bytes_count, e->bytes_skip);
 }
 
-/* RETURN as end_layout(). */
-SMX_INLINE uint32_t put_interleaved(struct smx_dv_sq *sq, uint32_t repeat, uint16_t n,
-				    const struct mlx5dv_mr_interleaved *data)
+/* How many entries come before the first whose stride is too long; n if there is none. */
+SMX_INLINE uint16_t strides_fit(uint16_t n, const struct mlx5dv_mr_interleaved *data)
 {
-	struct smx_cursor xlt = smx_cursor_at(sq, sq->cur_post, XLT_AT_DS);
+	uint16_t i = 0;
+
+	while (i < n && (uint64_t)data[i].bytes_count + data[i].bytes_skip <= UINT16_MAX)
+		i++;
+	return i;
+}
+
+SMX_INLINE struct extent put_interleaved(const struct smx_dv_sq *sq, uint32_t repeat, uint16_t n,
+					 const struct mlx5dv_mr_interleaved *data)
+{
+	struct smx_cursor xlt = smx_cursor_at(sq, smx_wqe_seg(sq, XLT_AT_DS));
 	void *head = smx_cursor_next(&xlt);
 	uint32_t turn = 0;	/* bytes; at most 63 entries of 65535 */
 
-	for (uint16_t i = 0; i < n; i++) {
-		uint32_t stride = data[i].bytes_count + data[i].bytes_skip;
+	for (uint32_t left = n; left; left--, data++) {
+		uint32_t stride = data->bytes_count + data->bytes_skip;
 
 		/* struct smx_wqe_repeat_ent */
-		smx_seg_set(smx_cursor_next(&xlt),
-			    (uint64_t)(stride << 16 | data[i].bytes_count) << 32 | data[i].lkey, data[i].addr);
-		turn += data[i].bytes_count;
+		smx_seg_set(smx_cursor_next(&xlt), be64_of(to_be32(stride << 16 | data->bytes_count),
+							   to_be32(data->lkey)), to_be64(data->addr));
+		turn += data->bytes_count;
 	}
 	/* struct smx_wqe_repeat_block */
-	smx_seg_set(head, (uint64_t)turn << 32 | SMX_REPEAT_OP, (uint64_t)repeat << 32 | n);
-	return end_layout(sq, &xlt, 1u + n, (uint64_t)turn * repeat);
+	smx_seg_set(head, to_be64((uint64_t)turn << 32 | SMX_REPEAT_OP), to_be64((uint64_t)repeat << 32 | n));
+	return end_layout(&xlt, 1u + n, (uint64_t)turn * repeat);
 }
 
 /* Setters of mlx5dv_wr_mkey_configure */
 
 /* A configuration waits for this setter, which was not called before. */
-static bool may_set_mkey(struct smx_dv_qp *qp, uint8_t have, const char *name)
+SMX_INLINE bool may_set_mkey(const struct smx_dv_qp *qp, uint8_t have)
 {
-	if (!smx_wr_may_set(qp, SMX_NEED_MKEY, name))
-		return false;
-	if (qp->sq.wr.mkey_have & have) {
-		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_SETTER, "%s twice for lkey 0x%08" PRIx32, name,
-				    qp->sq.wr.mkey->lkey);
-		return false;
-	}
-	return true;
+	return qp->sq.wr.open.state & SMX_NEED_MKEY && !(qp->sq.wr.open.mkey_have & have);
 }
 
-static void mkey_setter_done(struct smx_dv_qp *qp, uint8_t have, uint64_t mask, uint32_t ds)
+static SMX_SELDOM_CALLED void refuse_mkey_setter(struct smx_dv_qp *qp, const char *name)
 {
-	struct smx_wqe_umr_ctrl *umr = umr_ctrl(&qp->sq);
+	if (qp->sq.wr.open.state & SMX_NEED_MKEY)
+		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_SETTER, "%s twice for lkey 0x%08" PRIx32, name,
+				    qp->sq.wr.mkey->lkey);
+	else
+		smx_sq_refuse_setter(qp, name);
+}
 
-	umr->mkey_mask = to_be64(from_be64(umr->mkey_mask) | mask);
-	qp->sq.wr.mkey_have |= have;
-	qp->sq.wr.ds = ds;
-	if (!--qp->sq.wr.mkey_setters_left)
-		smx_wr_setter_done(qp, SMX_NEED_MKEY, ds);
+SMX_INLINE void end_configuration(struct smx_dv_qp *qp, uint32_t ds)
+{
+	qp->sq.wr.open.state = SMX_WR_READY;
+	smx_wqe_close(qp, qp->sq.wr.last, ds, SMX_CTRL_SMALL_FENCE);
+}
+
+SMX_INLINE void mkey_setter_done(struct smx_dv_qp *qp, uint8_t have, uint64_t mask, uint32_t ds)
+{
+	struct smx_wqe_umr_ctrl *umr = (void *)(qp->sq.wr.last.ctrl + 1);
+
+	umr->mkey_mask = be64_or(umr->mkey_mask, to_be64(mask));
+	qp->sq.wr.open.mkey_have |= have;
+	qp->sq.wr.open.ds = (uint8_t)ds;
+	if (!--qp->sq.wr.open.mkey_setters_left)
+		end_configuration(qp, ds);
+}
+
+SMX_INLINE void mkey_layout_done(struct smx_dv_qp *qp, struct extent layout)
+{
+	struct smx_wqe_umr_ctrl *umr = (void *)(qp->sq.wr.last.ctrl + 1);
+	struct smx_wqe_mkey_ctx *ctx = smx_wqe_seg(&qp->sq, CTX_AT_DS);
+
+	umr->klm_octowords = to_be16((uint16_t)layout.entries);
+	ctx->len = to_be64(layout.length);
+	mkey_setter_done(qp, SMX_HAVE_LAYOUT, SMX_UMR_MASK_LEN, XLT_AT_DS + layout.entries);
+}
+
+SMX_INLINE void put_configuration(struct smx_dv_qp *qp, const struct mlx5dv_mkey *mkey, uint8_t num_setters)
+{
+	struct smx_request r = configure_open(qp, mkey);
+	struct smx_dv_sq *sq = &qp->sq;
+
+	put_umr_ctrl(r, 0, 0, MASK_CONFIGURE);
+	put_mkey_ctx(sq, 0, 0, ANY_QP, mkey->lkey, 0, 0);
+	sq->wr.mkey = mkey;
+	sq->wr.last = r;
+	sq->wr.open = (struct smx_wr_open){ SMX_NEED_MKEY, XLT_AT_DS, num_setters, 0 };
+	if (!num_setters)
+		end_configuration(qp, XLT_AT_DS);
+}
+
+static SMX_SELDOM_CALLED void configure_unready(struct smx_dv_qp *qp, const struct mlx5dv_mkey *mkey,
+						uint8_t num_setters, const struct mlx5dv_mkey_conf_attr *attr)
+{
+	if (configure_make_ready(qp, MLX5DV_QP_EX_WITH_MKEY_CONFIGURE, mkey, attr, "mlx5dv_wr_mkey_configure"))
+		put_configuration(qp, mkey, num_setters);
 }
 
 static void wr_mkey_configure(struct mlx5dv_qp_ex *dv, struct mlx5dv_mkey *mkey, uint8_t num_setters,
@@ -287,35 +359,38 @@ static void wr_mkey_configure(struct mlx5dv_qp_ex *dv, struct mlx5dv_mkey *mkey,
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_dv(dv);
 
-	if (!configure(qp, MLX5DV_QP_EX_WITH_MKEY_CONFIGURE, mkey, attr, MASK_CONFIGURE,
-		       "mlx5dv_wr_mkey_configure"))
-		return;
-	qp->sq.wr.mkey = mkey;
-	qp->sq.wr.mkey_have = 0;
-	qp->sq.wr.mkey_setters_left = num_setters;
-	if (num_setters)
-		qp->sq.wr.state = SMX_WR_OPEN | SMX_NEED_MKEY;
+	if (configure_ready(qp, MLX5DV_QP_EX_WITH_MKEY_CONFIGURE, mkey, attr))
+		put_configuration(qp, mkey, num_setters);
 	else
-		smx_wqe_close(qp, qp->sq.wr.ds);
+		configure_unready(qp, mkey, num_setters, attr);
 }
 
 static void wr_set_mkey_access_flags(struct mlx5dv_qp_ex *dv, uint32_t access)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_dv(dv);
+	struct smx_wqe_mkey_ctx *ctx;
 
-	if (!may_set_mkey(qp, SMX_HAVE_ACCESS, "mlx5dv_wr_set_mkey_access_flags") || !access_allowed(qp, access))
-		return;
-	mkey_ctx(&qp->sq)->access = access_bits(access);
-	mkey_setter_done(qp, SMX_HAVE_ACCESS, MASK_ACCESS, qp->sq.wr.ds);
+	if (!may_set_mkey(qp, SMX_HAVE_ACCESS)) {
+		refuse_mkey_setter(qp, "mlx5dv_wr_set_mkey_access_flags");
+	} else if (!access_allowed(access)) {
+		refuse_access(qp, access);
+	} else {
+		ctx = smx_wqe_seg(&qp->sq, CTX_AT_DS);
+		ctx->access = access_bits(access);
+		mkey_setter_done(qp, SMX_HAVE_ACCESS, MASK_ACCESS, qp->sq.wr.open.ds);
+	}
 }
 
 static void wr_set_mkey_layout_list(struct mlx5dv_qp_ex *dv, uint16_t n, const struct ibv_sge *sge)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_dv(dv);
 
-	if (may_set_mkey(qp, SMX_HAVE_LAYOUT, "mlx5dv_wr_set_mkey_layout_list") &&
-	    layout_fits(qp, qp->sq.wr.mkey, n))
-		mkey_setter_done(qp, SMX_HAVE_LAYOUT, SMX_UMR_MASK_LEN, put_list(&qp->sq, n, sge));
+	if (!may_set_mkey(qp, SMX_HAVE_LAYOUT))
+		refuse_mkey_setter(qp, "mlx5dv_wr_set_mkey_layout_list");
+	else if (!layout_fits(qp, qp->sq.wr.mkey, n))
+		refuse_layout(qp, qp->sq.wr.mkey, n);
+	else
+		mkey_layout_done(qp, put_list(&qp->sq, n, sge));
 }
 
 static void wr_set_mkey_layout_interleaved(struct mlx5dv_qp_ex *dv, uint32_t repeat, uint16_t n,
@@ -323,25 +398,77 @@ static void wr_set_mkey_layout_interleaved(struct mlx5dv_qp_ex *dv, uint32_t rep
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_dv(dv);
 
-	if (may_set_mkey(qp, SMX_HAVE_LAYOUT, "mlx5dv_wr_set_mkey_layout_interleaved") &&
-	    layout_fits(qp, qp->sq.wr.mkey, 1u + n) && strides_fit(qp, n, data))
-		mkey_setter_done(qp, SMX_HAVE_LAYOUT, SMX_UMR_MASK_LEN,
-				 put_interleaved(&qp->sq, repeat, n, data));
+	if (!may_set_mkey(qp, SMX_HAVE_LAYOUT))
+		refuse_mkey_setter(qp, "mlx5dv_wr_set_mkey_layout_interleaved");
+	else if (!layout_fits(qp, qp->sq.wr.mkey, 1u + n))
+		refuse_layout(qp, qp->sq.wr.mkey, 1u + n);
+	else if (strides_fit(n, data) < n)
+		refuse_stride(qp, strides_fit(n, data), &data[strides_fit(n, data)]);
+	else
+		mkey_layout_done(qp, put_interleaved(&qp->sq, repeat, n, data));
 }
 
 /* The builders that are a configuration with both setters in one call. */
+
+/* All but the translation, which is written. */
+SMX_INLINE void put_whole(struct smx_dv_qp *qp, struct smx_request r, const struct mlx5dv_mkey *mkey, uint32_t access,
+			  struct extent layout)
+{
+	put_umr_ctrl(r, 0, layout.entries, MASK_BOTH);
+	put_mkey_ctx(&qp->sq, 0, access_bits(access), ANY_QP, mkey->lkey, 0, layout.length);
+	smx_wqe_finish(qp, r, XLT_AT_DS + layout.entries, SMX_CTRL_SMALL_FENCE);
+}
+
+SMX_INLINE void mr_list(struct smx_dv_qp *qp, const struct mlx5dv_mkey *mkey, uint32_t access, uint16_t n,
+			const struct ibv_sge *sge)
+{
+	if (!access_allowed(access)) {
+		refuse_access(qp, access);
+	} else if (!layout_fits(qp, mkey, n)) {
+		refuse_layout(qp, mkey, n);
+	} else {
+		put_whole(qp, configure_open(qp, mkey), mkey, access, put_list(&qp->sq, n, sge));
+	}
+}
+
+static SMX_SELDOM_CALLED void mr_list_unready(struct smx_dv_qp *qp, const struct mlx5dv_mkey *mkey, uint32_t access,
+					      uint16_t n, const struct ibv_sge *sge)
+{
+	if (configure_make_ready(qp, MLX5DV_QP_EX_WITH_MR_LIST, mkey, &no_attr, "mlx5dv_wr_mr_list"))
+		mr_list(qp, mkey, access, n, sge);
+}
 
 static void wr_mr_list(struct mlx5dv_qp_ex *dv, struct mlx5dv_mkey *mkey, uint32_t access, uint16_t n,
 		       struct ibv_sge *sge)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_dv(dv);
 
-	if (!configure(qp, MLX5DV_QP_EX_WITH_MR_LIST, mkey, &(struct mlx5dv_mkey_conf_attr){ 0 }, MASK_BOTH,
-		       "mlx5dv_wr_mr_list") ||
-	    !access_allowed(qp, access) || !layout_fits(qp, mkey, n))
-		return;
-	mkey_ctx(&qp->sq)->access = access_bits(access);
-	smx_wqe_close(qp, put_list(&qp->sq, n, sge));
+	if (configure_ready(qp, MLX5DV_QP_EX_WITH_MR_LIST, mkey, &no_attr))
+		mr_list(qp, mkey, access, n, sge);
+	else
+		mr_list_unready(qp, mkey, access, n, sge);
+}
+
+SMX_INLINE void mr_interleaved(struct smx_dv_qp *qp, const struct mlx5dv_mkey *mkey, uint32_t access, uint32_t repeat,
+			       uint16_t n, const struct mlx5dv_mr_interleaved *data)
+{
+	if (!access_allowed(access)) {
+		refuse_access(qp, access);
+	} else if (!layout_fits(qp, mkey, 1u + n)) {
+		refuse_layout(qp, mkey, 1u + n);
+	} else if (strides_fit(n, data) < n) {
+		refuse_stride(qp, strides_fit(n, data), &data[strides_fit(n, data)]);
+	} else {
+		put_whole(qp, configure_open(qp, mkey), mkey, access, put_interleaved(&qp->sq, repeat, n, data));
+	}
+}
+
+static SMX_SELDOM_CALLED void mr_interleaved_unready(struct smx_dv_qp *qp, const struct mlx5dv_mkey *mkey,
+						     uint32_t access, uint32_t repeat, uint16_t n,
+						     const struct mlx5dv_mr_interleaved *data)
+{
+	if (configure_make_ready(qp, MLX5DV_QP_EX_WITH_MR_INTERLEAVED, mkey, &no_attr, "mlx5dv_wr_mr_interleaved"))
+		mr_interleaved(qp, mkey, access, repeat, n, data);
 }
 
 static void wr_mr_interleaved(struct mlx5dv_qp_ex *dv, struct mlx5dv_mkey *mkey, uint32_t access,
@@ -349,12 +476,10 @@ static void wr_mr_interleaved(struct mlx5dv_qp_ex *dv, struct mlx5dv_mkey *mkey,
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_dv(dv);
 
-	if (!configure(qp, MLX5DV_QP_EX_WITH_MR_INTERLEAVED, mkey, &(struct mlx5dv_mkey_conf_attr){ 0 }, MASK_BOTH,
-		       "mlx5dv_wr_mr_interleaved") ||
-	    !access_allowed(qp, access) || !layout_fits(qp, mkey, 1u + n) || !strides_fit(qp, n, data))
-		return;
-	mkey_ctx(&qp->sq)->access = access_bits(access);
-	smx_wqe_close(qp, put_interleaved(&qp->sq, repeat, n, data));
+	if (configure_ready(qp, MLX5DV_QP_EX_WITH_MR_INTERLEAVED, mkey, &no_attr))
+		mr_interleaved(qp, mkey, access, repeat, n, data);
+	else
+		mr_interleaved_unready(qp, mkey, access, repeat, n, data);
 }
 
 static void not_offered(struct mlx5dv_qp_ex *dv, const char *name)

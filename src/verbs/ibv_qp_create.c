@@ -82,15 +82,13 @@ static void fill_driver(struct smx_vqp *vqp, struct smx_ctx *ctx, const struct s
 	struct smx_dv_qp *dv = &vqp->dv;
 
 	dv->kind = p->kind;
-	dv->always_flags = p->attr->sq_sig_all ? IBV_SEND_SIGNALED : 0;
+	dv->sq.fm_cache = p->attr->sq_sig_all ? IBV_SEND_SIGNALED : 0;
 	dv->wq_sig = p->wq_signature;
 	dv->atomics = true;
 	dv->has_streams = p->has_streams;
 	dv->has_ex = p->has_ex;
 	dv->send_ops = p->send_ops;
 	dv->dv_ops = p->dv_ops;
-	dv->umr_ops = p->dv_ops & (MLX5DV_QP_EX_WITH_MR_INTERLEAVED | MLX5DV_QP_EX_WITH_MR_LIST |
-				   MLX5DV_QP_EX_WITH_MKEY_CONFIGURE);
 	dv->srq = p->srq ? &p->srq->dv : NULL;
 	dv->bf = &ctx->bf;
 	dv->sq.lock.needed = dv->rq.lock.needed = smx_lock_needed(p->context, p->pd);
@@ -174,6 +172,7 @@ static int make_device_qp(struct smx_vqp *vqp, const struct smx_qp_plan *p)
 	vqp->ring_rq = (struct smx_ring){ .kind = SMX_RING_RQ, .obj = vqp->dev };
 	dv->ex.qp_base.qp_num = dv->qpn;
 	dv->ex.qp_base.handle = dv->qpn;
+	smx_dv_qp_prepare(dv);
 	return 0;
 }
 

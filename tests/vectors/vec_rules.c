@@ -367,7 +367,7 @@ uint8_t vec_fence_after(const struct vec_world *w, const json_t *list, size_t n)
 	const json_t *last = n ? json_array_get(list, n - 1) : NULL;
 
 	if (!last)
-		return w->qp.sq.fm_cache;
+		return w->qp.sq.fm_cache & SMX_CTRL_SMALL_FENCE;
 	return vec_is(last, "op", "bind_mw") || vec_is(last, "op", "local_inv") ? SMX_CTRL_SMALL_FENCE : 0;
 }
 

@@ -70,7 +70,7 @@ static void init_qp(struct vec_world *w, const json_t *qp, const json_t *ctx)
 	q->dv_ops = c->dv_ops;
 	q->qpn = (uint32_t)vec_num(qp, "qpn");
 	q->can_post = vec_num(qp, "rts");
-	q->always_flags = vec_num(qp, "sq_sig_all") ? IBV_SEND_SIGNALED : 0;
+	q->sq.fm_cache = vec_num(qp, "sq_sig_all") ? IBV_SEND_SIGNALED : 0;
 	q->wq_sig = vec_num(qp, "wq_sig");
 	q->atomics = vec_num(qp, "atomics");
 	q->has_ex = true;
@@ -127,6 +127,7 @@ struct vec_world *vec_world_new(const json_t *line, uint8_t fill)
 	vec_world_set_state(w, (uint32_t)vec_num(st, "cur_post"), (uint32_t)vec_num(st, "head"),
 			    (uint32_t)vec_num(st, "tail"), (uint8_t)vec_num(st, "fm_cache"),
 			    (uint32_t)vec_num(st, "db"), (uint32_t)vec_num(uar, "offset"));
+	smx_dv_qp_prepare(&w->qp);
 	if (smx_dv_qp_fill_ops(&w->qp) || smx_dv_table_set(&w->qps, w->qp.qpn, &w->qp))
 		vec_die("a configuration's operations are refused", vec_str(qp, "cfg"));
 	return w;
@@ -150,7 +151,7 @@ void vec_world_set_state(struct vec_world *w, uint32_t cur_post, uint32_t head, 
 	sq->head = sq->wr.limit = head;
 	sq->tail = tail;
 	sq->tail_bb = cur_post - (head - tail) * w->wqe_bb;	/* as if each were of the full size */
-	sq->fm_cache = fm_cache;
+	sq->fm_cache = (sq->fm_cache & IBV_SEND_SIGNALED) | fm_cache;
 	be32_store_release(&w->dbrec[SMX_DBREC_SND], db);
 	w->bf.offset = uar_offset;
 }

@@ -25,6 +25,12 @@ static void big_endian_words_lie_most_significant_byte_first(void **state)
 	assert_memory_equal(&a, "\x12\x34", 2);
 	assert_memory_equal(&b, "\x12\x34\x56\x78", 4);
 	assert_memory_equal(&c, "\x12\x34\x56\x78\x9a\xbc\xde\xf0", 8);
+	c = be64_of(b, to_be32(0x9abcdef0));
+	assert_memory_equal(&c, "\x12\x34\x56\x78\x9a\xbc\xde\xf0", 8);
+	c = be64_or(to_be64(0x1230567800bc0000), to_be64(0x000400009a00def0));
+	assert_memory_equal(&c, "\x12\x34\x56\x78\x9a\xbc\xde\xf0", 8);
+	b = be32_or(to_be32(0x10305000), to_be32(0x02040678));
+	assert_memory_equal(&b, "\x12\x34\x56\x78", 4);
 	assert_int_equal(from_be16(a), 0x1234);
 	assert_int_equal(from_be32(b), 0x12345678);
 	assert_true(from_be64(c) == 0x123456789abcdef0);

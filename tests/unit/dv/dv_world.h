@@ -120,6 +120,7 @@ static inline struct world *world_new(enum smx_dv_qp_kind kind, uint64_t send_op
 	qp->ring_rq = world_ring_rq;
 	qp->ctx.memcpy_max = 1 << 24;
 	assert_int_equal(smx_dv_qp_fill_ops(qp), 0);
+	smx_dv_qp_prepare(qp);
 	assert_int_equal(smx_dv_table_set(&w->qps, WORLD_QPN, qp), 0);
 	world_cq(w, 64);
 	return w;

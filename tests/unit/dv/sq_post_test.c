@@ -168,6 +168,25 @@ static void a_list_stops_at_the_refused_one(void **state)
 	world_free(w);
 }
 
+/* It is found out when the WQE is half written, and nothing comes of that. */
+static void an_sge_that_is_too_long_takes_neither_a_block_nor_the_fence(void **state)
+{
+	struct world *w = world_rc();
+	struct ibv_sge sge[2] = { { .length = 8 }, { .length = 0x80000000u } };
+	struct ibv_send_wr wr[2] = { { .opcode = IBV_WR_LOCAL_INV, .next = &wr[1] },
+				     { .opcode = IBV_WR_RDMA_WRITE, .sg_list = sge, .num_sge = 2 } }, *bad = NULL;
+	(void)state;
+
+	assert_int_equal(smx_dv_post_send(&w->qp.ex.qp_base, wr, &bad), EINVAL);
+	assert_refused(w, SMX_CHECK_POST_SGE_LENGTH);
+	assert_ptr_equal(bad, &wr[1]);
+	assert_int_equal(w->qp.sq.head, 1);
+	assert_int_equal(w->qp.sq.cur_post, 2);
+	assert_int_equal(w->qp.sq.fm_cache, SMX_CTRL_SMALL_FENCE);
+	assert_ptr_equal(w->qp.sq.wr.last.ctrl, world_wqe(w, 0));	/* the doorbell's bytes are its */
+	world_free(w);
+}
+
 /* A queue that was sized for short requests takes a longer one only where blocks are free. */
 static void a_longer_operation_than_planned_finds_room_or_is_refused(void **state)
 {
@@ -244,6 +263,7 @@ int main(void)
 		cmocka_unit_test(each_kind_posts_its_operations_and_no_other),
 		cmocka_unit_test(wrong_arguments_are_refused),
 		cmocka_unit_test(a_list_stops_at_the_refused_one),
+		cmocka_unit_test(an_sge_that_is_too_long_takes_neither_a_block_nor_the_fence),
 		cmocka_unit_test(a_longer_operation_than_planned_finds_room_or_is_refused),
 		cmocka_unit_test(a_type_1_window_gets_its_next_key),
 	};

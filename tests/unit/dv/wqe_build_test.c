@@ -34,6 +34,63 @@ static void a_full_queue_refuses_and_overwrites_nothing(void **state)
 	world_free(w);
 }
 
+/* A program may poll between two requests of a batch. */
+static void room_that_comes_back_inside_a_batch_is_seen(void **state)
+{
+	struct world *w = world_rc();
+	struct ibv_qp_ex *ex = &w->qp.ex;
+	uint32_t max_post = w->qp.sq.max_post;
+	struct ibv_wc wc;
+	(void)state;
+
+	while (w->qp.sq.head < max_post - 1)
+		assert_int_equal(world_write(w, w->qp.sq.head), 0);
+	ibv_wr_start(ex);
+	ex->wr_flags = 0;
+	for (int i = 0; i < 2; i++) {	/* the first takes the last of the room */
+		ibv_wr_rdma_write(ex, 0x200, 0x1000);
+		ibv_wr_set_sge(ex, 0x100, 0x2000, 8);
+		world_done(w, w->qp.sq.tail_bb, SMX_OP_RDMA_WRITE);
+		assert_int_equal(world_poll(w, 1, &wc), 1);
+	}
+	assert_int_equal(ibv_wr_complete(ex), 0);
+	assert_int_equal(w->qp.sq.head, max_post + 1);
+	world_free(w);
+}
+
+static uint8_t xor_of(const struct world *w, uint32_t bb)
+{
+	uint32_t ds = from_be32(world_wqe(w, bb)->qpn_ds) & SMX_WQE_DS_MAX;
+	uint8_t x = 0;
+
+	for (uint32_t i = 0; i < ds * SMX_WQE_DS; i++)
+		x ^= ((const uint8_t *)world_seg(w, bb, i / SMX_WQE_DS))[i % SMX_WQE_DS];
+	return x;
+}
+
+static void every_wqe_of_a_signed_queue_is_signed_when_it_is_rung(void **state)
+{
+	struct world *w = world_rc();
+	struct ibv_qp_ex *ex = &w->qp.ex;
+	struct ibv_send_wr wr[2] = { { .opcode = IBV_WR_SEND, .next = &wr[1] }, { .opcode = IBV_WR_LOCAL_INV } }, *bad;
+	uint8_t data[60] = { 1, 2, 3 };
+	(void)state;
+
+	w->qp.wq_sig = true;
+	ibv_wr_start(ex);
+	ex->wr_flags = 0;
+	ibv_wr_rdma_write(ex, 0x200, 0x1000);
+	ibv_wr_set_inline_data(ex, data, sizeof(data));
+	ibv_wr_send(ex);
+	ibv_wr_set_sge(ex, 0x100, 0x2000, 8);
+	assert_int_equal(ibv_wr_complete(ex), 0);
+	assert_int_equal(smx_dv_post_send(&ex->qp_base, wr, &bad), 0);
+	assert_int_equal(w->qp.sq.cur_post, 2 + 1 + 1 + 2);
+	for (uint32_t at = 0; at != w->qp.sq.cur_post; at = w->qp.sq.slot[at].bb_next)
+		assert_int_equal(xor_of(w, at), 0xff);
+	world_free(w);
+}
+
 /* Index in the control segment counts blocks modulo 65536, whatever the ring. */
 static void the_index_wraps_at_16_bits(void **state)
 {
@@ -748,6 +805,8 @@ int main(void)
 		cmocka_unit_test(only_the_first_failure_is_told),
 		cmocka_unit_test(calls_outside_a_batch_are_refused),
 		cmocka_unit_test(an_aborted_batch_never_was),
+		cmocka_unit_test(room_that_comes_back_inside_a_batch_is_seen),
+		cmocka_unit_test(every_wqe_of_a_signed_queue_is_signed_when_it_is_rung),
 		cmocka_unit_test(an_empty_batch_rings_nothing),
 		cmocka_unit_test(before_rts_nothing_is_posted),
 		cmocka_unit_test(post_send_inside_a_batch_is_refused_not_a_deadlock),

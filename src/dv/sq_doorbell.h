@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Telling the device about new send work: doorbell record first, then the UAR.
+ *
+ * The UAR (BlueFlame) takes either the first 8 bytes of the last WQE, or a whole WQE when the batch is that
+ * one WQE and it fits. Its two halves are used in turn. */
+#ifndef SMX_SQ_DOORBELL_H
+#define SMX_SQ_DOORBELL_H
+
+#include "dv/wqe_build.h"
+
+/* One store a word, so that nobody sees half of one. */
+static inline void smx_bf_copy_block(uint8_t *uar, const uint8_t *block)
+{
+#pragma GCC unroll 8
+	for (uint32_t i = 0; i < SMX_WQE_BB; i += sizeof(uint64_t)) {
+		uint64_t word;
+
+		memcpy(&word, block + i, sizeof(word));
+		__atomic_store_n((uint64_t *)(void *)(uar + i), word, __ATOMIC_RELAXED);
+	}
+}
+
+/* Signs what was built from block from on, if the queue pair's WQEs are signed; before the doorbell. */
+void smx_sq_sign(const struct smx_dv_sq *sq, uint32_t from);
+
+/* Makes the finished requests visible. */
+SMX_INLINE void smx_sq_doorbell(struct smx_dv_qp *qp)
+{
+	struct smx_dv_sq *sq = &qp->sq;
+	const struct smx_wqe_ctrl *ctrl = sq->wr.last.ctrl;
+	uint32_t head = sq->wr.head, ds = smx_wqe_ds(ctrl), offset;
+	bool only_one = head - sq->head == 1;
+	struct smx_dv_bf *bf = qp->bf;
+	uint8_t *half;
+	uint64_t first8;
+
+	sq->head = head;
+	be32_store_release(&qp->dbrec[SMX_DBREC_SND], sq->cur_post & 0xffff);
+	if (!bf)
+		return;
+	offset = __atomic_load_n(&bf->offset, __ATOMIC_RELAXED);
+	half = bf->reg + offset;
+	if (only_one && ds - SMX_BF_DS_MIN < qp->bf_lengths[sq->wr.inline_seen]) {
+		const uint8_t *block = (const uint8_t *)ctrl;
+		uint32_t left = (ds + SMX_DS_PER_BB - 1) / SMX_DS_PER_BB;
+
+		do {
+			smx_bf_copy_block(half, block);
+			half += SMX_WQE_BB;
+			block += SMX_WQE_BB;
+			if (SMX_SELDOM(block == sq->end))
+				block = sq->buf;
+		} while (--left);
+	} else {
+		memcpy(&first8, ctrl, sizeof(first8));
+		__atomic_store_n((uint64_t *)(void *)half, first8, __ATOMIC_RELEASE);
+	}
+	__atomic_store_n(&bf->offset, offset ^ bf->buf_bytes, __ATOMIC_RELAXED);
+}
+
+/* Behind the doorbell, and with no lock held. */
+SMX_INLINE void smx_sq_ring(struct smx_dv_qp *qp)
+{
+	if (qp->ring_sq)
+		qp->ring_sq(qp);
+}
+
+#endif
