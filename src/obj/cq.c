@@ -175,32 +175,42 @@ static bool has_room(struct smx_dev *dev, struct smx_cq *cq)
 	return false;
 }
 
-bool smx_cq_put(struct smx_dev *dev, struct smx_cq *cq, const struct smx_cqe64 *cqe,
-		const void *inline_data)
+struct smx_cqe64 *smx_cq_begin(struct smx_dev *dev, struct smx_cq *cq)
 {
-	struct smx_cqe64 *to = cqe_at(cq->attr.buf, cq->attr.cqe_count, cq->attr.cqe_bytes, cq->pi);
-	uint8_t op_own = (uint8_t)(cqe->op_own & ~SMX_CQE_OWNER);
+	return has_room(dev, cq) ? cqe_at(cq->attr.buf, cq->attr.cqe_count, cq->attr.cqe_bytes, cq->pi) : NULL;
+}
+
+void smx_cq_end(struct smx_dev *dev, struct smx_cq *cq, struct smx_cqe64 *cqe, uint8_t op_own, const void *inline_data)
+{
 	bool error = op_own >> 4 == SMX_CQE_REQ_ERR || op_own >> 4 == SMX_CQE_RESP_ERR;
 
-	if (!has_room(dev, cq))
-		return false;
-	memcpy(to, cqe, offsetof(struct smx_cqe64, op_own));
+	assert(!(op_own & SMX_CQE_OWNER));
 	if (!error)	/* an error CQE has its syndromes there */
-		to->timestamp = to_be64(smx_now(dev));
-	to->signature = 0;
+		cqe->timestamp = to_be64(smx_now(dev));
+	cqe->signature = 0;
 	if (inline_data && op_own & SMX_CQE_INLINE_32) {
-		memcpy(to, inline_data, 32);
+		memcpy(cqe, inline_data, 32);
 	} else if (inline_data) {
 		assert(cq->attr.cqe_bytes == 128 && op_own & SMX_CQE_INLINE_64);
-		memcpy(to - 1, inline_data, 64);
+		memcpy(cqe - 1, inline_data, 64);
 	}
-	__atomic_store_n(&to->op_own, op_own | owner_bit(cq->pi, cq->attr.cqe_count),
-			 __ATOMIC_RELEASE);
+	__atomic_store_n(&cqe->op_own, op_own | owner_bit(cq->pi, cq->attr.cqe_count), __ATOMIC_RELEASE);
 	cq->pi++;
 	if (error || op_own & SMX_CQE_SOLICITED)
 		cq->solicited_pi = cq->pi;
 	if (cq->armed && (cq->solicited_pi == cq->pi || !cq->armed_solicited_only))
 		fire(dev, cq, cq->pi);
+}
+
+bool smx_cq_put(struct smx_dev *dev, struct smx_cq *cq, const struct smx_cqe64 *cqe,
+		const void *inline_data)
+{
+	struct smx_cqe64 *to = smx_cq_begin(dev, cq);
+
+	if (!to)
+		return false;
+	memcpy(to, cqe, offsetof(struct smx_cqe64, op_own));
+	smx_cq_end(dev, cq, to, (uint8_t)(cqe->op_own & ~SMX_CQE_OWNER), inline_data);
 	return true;
 }
 

@@ -32,6 +32,12 @@ void smx_cq_arm(struct smx_dev *dev, struct smx_cq *cq, uint32_t arm_word);
  * A full queue raises IBV_EVENT_CQ_ERR. RETURN whether it was written. */
 bool smx_cq_put(struct smx_dev *dev, struct smx_cq *cq, const struct smx_cqe64 *cqe, const void *inline_data);
 
+/* The same in two steps, for who writes the fields where the CQE lies: a copy of what was just put together waits for
+ * each of its stores. begin() returns it, NULL when the queue is full; all but the last byte is the caller's until
+ * end(). */
+struct smx_cqe64 *smx_cq_begin(struct smx_dev *dev, struct smx_cq *cq);
+void smx_cq_end(struct smx_dev *dev, struct smx_cq *cq, struct smx_cqe64 *cqe, uint8_t op_own, const void *inline_data);
+
 /* An error CQE, filled from the check's row. opcode 0xD or 0xE by where->is_recv. */
 bool smx_cq_put_error(struct smx_dev *dev, struct smx_cq *cq, smx_outcome check, const struct smx_where *where,
 		      uint32_t srqn);

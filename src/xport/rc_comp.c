@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 /* IBA table 45: RNR NAK timer code to tens of microseconds. */
 static const uint32_t rnr_wait_10us[32] = {
@@ -171,23 +172,27 @@ void smx_req_timer(struct smx_dev *dev, struct smx_qp *qp)
 
 void smx_comp_put(struct smx_dev *dev, struct smx_qp *qp, const struct smx_comp *c)
 {
-	struct smx_cqe64 cqe;
+	struct smx_cq *cq = qp->attr.send_cq;
+	uint8_t op_own = SMX_CQE_REQ << 4;
+	struct smx_cqe64 *cqe;
 
 	if (qp->rndv)
 		smx_rndv_completed(dev, qp, c->at, c->bytes, false);
 	if (!(c->fm_ce_se & SMX_CTRL_CQ_UPDATE))
 		return;
-	cqe = (struct smx_cqe64){
-		.srqn_uidx = to_be32(qp->attr.user_index),
-		.byte_cnt = to_be32(smx_op_is_read(c->opcode) ? c->bytes : 0),
-		.sop_drop_qpn = to_be32((uint32_t)c->opcode << 24 | qp->qpn),
-		.wqe_counter = to_be16((uint16_t)c->at),
-		.op_own = SMX_CQE_REQ << 4,
-	};
-	if (c->inline_bytes)
-		cqe.op_own |= c->inline_bytes <= 32 ? SMX_CQE_INLINE_32 : SMX_CQE_INLINE_64;
-	if (!smx_cq_put(dev, qp->attr.send_cq, &cqe, c->inline_bytes ? c->inline_data : NULL))
+	cqe = smx_cq_begin(dev, cq);
+	if (!cqe) {
 		smx_qp_lost_completion(dev, qp);
+		return;
+	}
+	memset(cqe, 0, offsetof(struct smx_cqe64, op_own));
+	cqe->srqn_uidx = to_be32(qp->attr.user_index);
+	cqe->byte_cnt = to_be32(smx_op_is_read(c->opcode) ? c->bytes : 0);
+	cqe->sop_drop_qpn = to_be32((uint32_t)c->opcode << 24 | qp->qpn);
+	cqe->wqe_counter = to_be16((uint16_t)c->at);
+	if (c->inline_bytes)
+		op_own |= c->inline_bytes <= 32 ? SMX_CQE_INLINE_32 : SMX_CQE_INLINE_64;
+	smx_cq_end(dev, cq, cqe, op_own, c->inline_bytes ? c->inline_data : NULL);
 }
 
 void smx_comp_done(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st,
