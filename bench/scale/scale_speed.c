@@ -171,7 +171,7 @@ static void measure(struct scale *s, enum kind kind, const uint32_t *counts, int
 
 void speed(struct scale *s, int rounds)
 {
-	static const uint32_t qps[] = { 1, 100, 1000, 100000 }, keys[] = { 1, 1000, 100000, 1000000 },
+	static const uint32_t qps[] = { 1, 50, 1000, 100000 }, keys[] = { 1, 1000, 100000, 1000000 },
 		targets[] = { 1, 1000, 100000 };
 
 	measure(s, QUEUE_PAIR, qps, 4, rounds);
