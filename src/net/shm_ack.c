@@ -32,6 +32,7 @@ bool smx_shm_ack_put(struct smx_shm_ack *a, struct smx_lane *answers, const stru
 {
 	a->psn = f->psn;
 	if (fits(a, f)) {
+		a->rec.head.dst_code = smx_rec_word(f->dst_qpn, f->syndrome);
 		a->rec.head.psn_text = smx_rec_word(f->psn, 0);
 		a->rec.head.imm = f->msn;
 	} else {

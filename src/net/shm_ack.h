@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* ACKs in a lane. One says that all before it arrived, so of a run the last is enough: it waits outside the lane until
  * another queue pair's comes, a request leaves the other way and takes it along, or its sender publishes it. The
- * record that the last one was written to stays: the next of the same queue pair differs from it in two words. */
+ * record that the last one was written to stays: the next of the same queue pair differs from it in few words. */
 #ifndef SMX_SHM_ACK_H
 #define SMX_SHM_ACK_H
 
