@@ -132,6 +132,15 @@ static void work(struct page *page, int me, struct t_qp *q, struct t_buf *mem)
 	}
 }
 
+/* On a busy machine the error may come before the other end is dead; who leaves before it cannot tidy up after it. */
+static void await_death(const struct page *page)
+{
+	uint64_t end = t_now_ms() + PATIENCE_MS;
+
+	while (!page->gone && t_now_ms() < end && getppid() != 1)
+		usleep(1000);
+}
+
 static void end_case(const void *arg)
 {
 	const struct job *job = arg;
@@ -153,6 +162,7 @@ static void end_case(const void *arg)
 			t_recv(&q, 0, t_sge(&mem, MEM, MEM / DEPTH));
 		if (meet(page, job->me, 2)) {
 			work(page, job->me, &q, &mem);
+			await_death(page);
 			page->worked++;
 		} else {
 			page->alone++;
