@@ -159,15 +159,17 @@ static void atomics(const void *arg)
 static void datagram(const void *arg)
 {
 	struct t_spec s = { .type = IBV_QPT_UD, .ops = T_UD_OPS };
-	struct t_qp a = t_qp(env, &s), b = t_qp(env, &s);
+	struct t_qp a = t_qp(env, &s), b = t_qp(env, &s), c = t_qp(env, &s);
 	struct t_op o = t_op(IBV_WR_SEND, 1, t_sge(&flat, 0, 100));
 	struct t_wc wc;
 
 	(void)arg;
-	make_gone();
 	t_ud_rts(env, a.qp);
 	t_ud_rts(env, b.qp);
+	t_ud_rts(env, c.qp);
 	o.ah = t_ah(env);
+	/* Last: what is made later may come to lie where it was. */
+	make_gone();
 	o.dest = b.qp->qp_num;
 	o.qkey = T_QKEY;
 	t_recv(&b, 2, t_sge(&gone, 3 * PAGE, 1024));
@@ -175,18 +177,16 @@ static void datagram(const void *arg)
 	T_DONE(a.scq, 1, IBV_WC_SEND);
 	wc = t_poll(b.rcq);
 	EXPECT_EQ(wc.wc.status, IBV_WC_LOC_PROT_ERR, "status of the receive");
-	t_qp_free(&b);
-	b = t_qp(env, &s);
-	t_ud_rts(env, b.qp);
 	o.sge[0] = t_sge(&gone, 3 * PAGE, 100);
-	o.dest = b.qp->qp_num;
-	t_recv(&b, 3, t_sge(&flat, 0, 1024));
+	o.dest = c.qp->qp_num;
+	t_recv(&c, 3, t_sge(&flat, 0, 1024));
 	EXPECT_EQ(t_post(&a, &o), 0, "SEND from memory that is gone");
 	T_FAILED(a.scq, 1, T_GATHER_FAULT);
-	T_QUIET(b.rcq);
+	T_QUIET(c.rcq);
 	EXPECT_EQ(ibv_destroy_ah(o.ah), 0, "ibv_destroy_ah");
 	t_qp_free(&a);
 	t_qp_free(&b);
+	t_qp_free(&c);
 	free_gone();
 }
 
