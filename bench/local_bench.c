@@ -11,10 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
+
+#include "bench.h"
 
 enum { BUF_BYTES = 64 << 20, DEPTH = 256, SIGNAL_EVERY = 32, DC_KEY = 0x1234 };
 
@@ -30,20 +31,6 @@ struct bench {
 	struct mlx5dv_mkey *mkey;
 	struct ibv_sge list[4], recv_sge;
 };
-
-__attribute__((noreturn)) static void die(const char *what)
-{
-	perror(what);
-	exit(1);
-}
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static struct ibv_qp *make_qp(struct bench *b, int dc, enum mlx5dv_dc_type type)
 {
@@ -77,42 +64,6 @@ static struct ibv_qp *make_qp(struct bench *b, int dc, enum mlx5dv_dc_type type)
 	return qp;
 }
 
-static void to_rts(struct bench *b, struct ibv_qp *qp, uint32_t peer, union ibv_gid gid, int dci, int dct)
-{
-	struct ibv_qp_attr a = {
-		.qp_state = IBV_QPS_INIT, .port_num = 1,
-		.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE,
-	};
-	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (dci ? 0 : IBV_QP_ACCESS_FLAGS);
-
-	(void)b;
-	if (ibv_modify_qp(qp, &a, mask))
-		die("INIT");
-	a.qp_state = IBV_QPS_RTR;
-	a.path_mtu = IBV_MTU_4096;
-	a.dest_qp_num = peer;
-	a.max_dest_rd_atomic = 16;
-	a.min_rnr_timer = 12;
-	a.ah_attr = (struct ibv_ah_attr){ .is_global = 1, .port_num = 1, .grh = { .dgid = gid, .hop_limit = 64 } };
-	mask = IBV_QP_STATE | IBV_QP_PATH_MTU;
-	if (dct)
-		mask |= IBV_QP_AV | IBV_QP_MIN_RNR_TIMER;
-	else if (!dci)
-		mask |= IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	if (ibv_modify_qp(qp, &a, mask))
-		die("RTR");
-	if (dct)
-		return;
-	a.qp_state = IBV_QPS_RTS;
-	a.timeout = 14;
-	a.retry_cnt = 7;
-	a.rnr_retry = 7;
-	a.max_rd_atomic = 16;
-	if (ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-				  IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
-		die("RTS");
-}
-
 static void open_all(struct bench *b)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -135,8 +86,8 @@ static void open_all(struct bench *b)
 	b->dst_mr = ibv_reg_mr(b->pd, b->dst, BUF_BYTES, access);
 	b->rc = make_qp(b, 0, 0);
 	b->rc_peer = make_qp(b, 0, 0);
-	to_rts(b, b->rc, b->rc_peer->qp_num, gid, 0, 0);
-	to_rts(b, b->rc_peer, b->rc->qp_num, gid, 0, 0);
+	to_rts(b->rc, b->rc_peer->qp_num, gid, 0, 0);
+	to_rts(b->rc_peer, b->rc->qp_num, gid, 0, 0);
 	mk.pd = b->pd;
 	b->mkey = mlx5dv_create_mkey(&mk);
 	if (!b->src_mr || !b->dst_mr || !b->mkey)
@@ -161,8 +112,8 @@ static void open_dc(struct bench *b)
 	b->ah = ibv_create_ah(b->pd, &ah);
 	if (!b->ah)
 		die("ibv_create_ah");
-	to_rts(b, b->dct, 0, ah.grh.dgid, 0, 1);
-	to_rts(b, b->dci, 0, ah.grh.dgid, 1, 0);
+	to_rts(b->dct, 0, ah.grh.dgid, 0, 1);
+	to_rts(b->dci, 0, ah.grh.dgid, 1, 0);
 }
 
 static void wait_for(struct bench *b, uint32_t count)

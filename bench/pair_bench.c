@@ -12,10 +12,11 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <infiniband/verbs.h>
+
+#include "bench.h"
 
 enum { LIST = 64, LISTS = 8, DEPTH = LIST * LISTS, RECEIVES = 4096, BYTES = 8, POLL = 64 };
 
@@ -41,20 +42,6 @@ struct side {
 	struct ibv_mr *mr;
 	uint8_t *buf;
 };
-
-__attribute__((noreturn)) static void die(const char *what)
-{
-	perror(what);
-	exit(1);
-}
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static double cpu_us(void)
 {

@@ -10,21 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
-
-void die(const char *what)
-{
-	perror(what);
-	exit(1);
-}
-
-double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 uint32_t *shuffled(uint32_t count)
 {
@@ -82,45 +67,10 @@ struct ibv_qp *make_qp(struct scale *s, struct ibv_cq *cq, uint32_t depth, int d
 	return qp;
 }
 
-void to_rts(struct scale *s, struct ibv_qp *qp, uint32_t peer, int dci, int dct)
-{
-	struct ibv_qp_attr a = {
-		.qp_state = IBV_QPS_INIT, .port_num = 1,
-		.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE,
-	};
-	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (dci ? 0 : IBV_QP_ACCESS_FLAGS);
-
-	if (ibv_modify_qp(qp, &a, mask))
-		die("INIT");
-	a.qp_state = IBV_QPS_RTR;
-	a.path_mtu = IBV_MTU_4096;
-	a.dest_qp_num = peer;
-	a.max_dest_rd_atomic = 16;
-	a.min_rnr_timer = 12;
-	a.ah_attr = (struct ibv_ah_attr){ .is_global = 1, .port_num = 1, .grh = { .dgid = s->gid, .hop_limit = 64 } };
-	mask = IBV_QP_STATE | IBV_QP_PATH_MTU;
-	if (dct)
-		mask |= IBV_QP_AV | IBV_QP_MIN_RNR_TIMER;
-	else if (!dci)
-		mask |= IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	if (ibv_modify_qp(qp, &a, mask))
-		die("RTR");
-	if (dct)
-		return;
-	a.qp_state = IBV_QPS_RTS;
-	a.timeout = 14;
-	a.retry_cnt = 7;
-	a.rnr_retry = 7;
-	a.max_rd_atomic = 16;
-	if (ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-				  IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
-		die("RTS");
-}
-
 void connect_pair(struct scale *s, struct ibv_qp *a, struct ibv_qp *b)
 {
-	to_rts(s, a, b->qp_num, 0, 0);
-	to_rts(s, b, a->qp_num, 0, 0);
+	to_rts(a, b->qp_num, s->gid, 0, 0);
+	to_rts(b, a->qp_num, s->gid, 0, 0);
 }
 
 void scale_open(struct scale *s)
@@ -149,7 +99,7 @@ void scale_open(struct scale *s)
 	s->rc_peer = make_qp(s, s->cq, DEPTH, 0, 0);
 	connect_pair(s, s->rc, s->rc_peer);
 	s->dci = make_qp(s, s->cq, DEPTH, 1, 0);
-	to_rts(s, s->dci, 0, 1, 0);
+	to_rts(s->dci, 0, s->gid, 1, 0);
 }
 
 static void *make_context(void)
@@ -173,7 +123,7 @@ static void *make_one(struct scale *s, enum kind kind, uint32_t depth)
 		return ibv_reg_mr(s->pd, s->buf, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	case DC_TARGET:
 		dct = make_qp(s, s->cq, 0, 1, 1);
-		to_rts(s, dct, 0, 0, 1);
+		to_rts(dct, 0, s->gid, 0, 1);
 		return dct;
 	case COMPLETION_QUEUE:
 		return ibv_create_cq(s->ctx, (int)depth - 1, NULL, NULL, 0);

@@ -9,6 +9,8 @@
 #include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 
+#include "bench.h"
+
 enum { DEPTH = 32, SIGNAL_EVERY = 32, DC_KEY = 0x1234, CQ_DEPTH = 256, MAX_ROUNDS = 64 };
 
 enum kind { QUEUE_PAIR, MEMORY_KEY, DC_TARGET, COMPLETION_QUEUE, ADDRESS, CONTEXT, KINDS };
@@ -32,8 +34,6 @@ struct crowd {
 	void **obj;
 };
 
-__attribute__((noreturn)) void die(const char *what);
-double now(void);
 /* 0..count-1 in an order that is the same each time; a new array. */
 uint32_t *shuffled(uint32_t count);
 const char *kind_name(enum kind kind);
@@ -42,7 +42,6 @@ void scale_open(struct scale *s);
 /* A queue pair of type RC, DCI (dc) or DCT (dct), in RESET, with send queues of depth requests. */
 struct ibv_qp *make_qp(struct scale *s, struct ibv_cq *cq, uint32_t depth, int dc, int dct);
 void connect_pair(struct scale *s, struct ibv_qp *a, struct ibv_qp *b);
-void to_rts(struct scale *s, struct ibv_qp *qp, uint32_t peer, int dci, int dct);
 
 /* depth: of queue pairs' send queues and of completion queues. */
 void crowd_make(struct scale *s, struct crowd *c, enum kind kind, uint32_t count, uint32_t depth);
