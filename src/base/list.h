@@ -9,15 +9,15 @@
 
 #include "base/bits.h"
 
-struct smx_link { struct smx_link *next, **at; };	/* at: what points here */
+struct smx_list_link { struct smx_list_link *next, **at; };	/* at: what points here */
 
-static inline bool smx_is_listed(const struct smx_link *l)
+static inline bool smx_is_listed(const struct smx_list_link *l)
 {
 	return l->at != NULL;
 }
 
 /* At the front. */
-static inline void smx_list_add(struct smx_link **list, struct smx_link *l)
+static inline void smx_list_add(struct smx_list_link **list, struct smx_list_link *l)
 {
 	l->next = *list;
 	l->at = list;
@@ -26,12 +26,12 @@ static inline void smx_list_add(struct smx_link **list, struct smx_link *l)
 	*list = l;
 }
 
-static inline void smx_list_remove(struct smx_link *l)
+static inline void smx_list_remove(struct smx_list_link *l)
 {
 	*l->at = l->next;
 	if (l->next)
 		l->next->at = l->at;
-	*l = (struct smx_link){ NULL, NULL };
+	*l = (struct smx_list_link){ NULL, NULL };
 }
 
 #endif

@@ -245,9 +245,9 @@ bool smx_dev_poll_watched(struct smx_dev *dev)
 {
 	bool found = false;
 
-	for (struct smx_link *l = dev->watched; l; l = l->next)
+	for (struct smx_list_link *l = dev->watched; l; l = l->next)
 		found |= look_at_qp(dev, container_of(l, struct smx_qp, watched));
-	for (struct smx_link *l = dev->watched_cqs; l; l = l->next)
+	for (struct smx_list_link *l = dev->watched_cqs; l; l = l->next)
 		found |= look_at_cq(dev, container_of(l, struct smx_cq, watched));
 	return found;
 }
@@ -258,7 +258,7 @@ bool smx_dev_poll_watched(struct smx_dev *dev)
 static uint64_t flush_watched(struct smx_dev *dev)
 {
 	dev->watched_err = false;
-	for (struct smx_link *l = dev->watched; l; l = l->next) {
+	for (struct smx_list_link *l = dev->watched; l; l = l->next) {
 		struct smx_qp *qp = container_of(l, struct smx_qp, watched);
 
 		if (qp->state != IBV_QPS_ERR || !qp->rq.wqe_count)

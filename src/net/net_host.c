@@ -380,10 +380,11 @@ static void send_to(struct host *h, struct peer *p, uint32_t to, struct smx_fram
 	if (count) {
 		put = put_runs(p, lane, f, runs, count, shared);
 		h->port.lent = true;
-	} else if (f->length <= SMX_REC_VALUE_MAX)
+	} else if (f->length <= SMX_REC_VALUE_MAX) {
 		put = put_value(h, p, lane, f);
-	else
+	} else {
 		put = f->op == SMX_FRAME_READ_RESPONSE && put_pieces(h, p, lane, f);
+	}
 	if (put)
 		mark_dirty(h, to, 1u << kind);
 }

@@ -18,7 +18,7 @@ struct smx_cq {
 	uint8_t arm_sn, fired_sn;
 	uint32_t solicited_pi;	/* pi after the last solicited or error CQE */
 	uint32_t ci_seen;	/* consumer index when the doorbell record was last read, as wide as pi */
-	struct smx_link watched;	/* the device itself looks for new arm words in its doorbell record */
+	struct smx_list_link watched;	/* the device itself looks for new arm words in its doorbell record */
 	uint32_t arm_word;	/* watched: the one taken last */
 };
 

@@ -32,7 +32,7 @@ struct smx_dev {
 	uint32_t timers;		/* queue pairs with a deadline; see xport/timer.h */
 	uint64_t timers_due_ns;		/* no deadline is earlier */
 	uint32_t rnr_waiting;		/* streams that wait for a peer's receive */
-	struct smx_link *rnr;		/* queue pairs that have some */
+	struct smx_list_link *rnr;		/* queue pairs that have some */
 	uint64_t now_ns;		/* valid while now_known; see smx_now() */
 	bool now_known;
 	int64_t budget_bytes;		/* what is left of this turn */
@@ -44,16 +44,16 @@ struct smx_dev {
 	struct smx_mcast *mcasts;
 	uint8_t gid[256][16];		/* source GIDs by index, as far as smx_dev_set_gid() told; all zero: none */
 	uint32_t gid_count;		/* 0: nothing was told */
-	struct smx_link *blocked;	/* queue pairs that wait for room at the port */
+	struct smx_list_link *blocked;	/* queue pairs that wait for room at the port */
 	uint32_t blocked_count;
 	bool reachable;			/* a queue pair takes requests that may come from other processes */
 	uint32_t *qpn_block;		/* first numbers of the blocks that the port gave */
 	uint32_t qpn_blocks, qpn_next;	/* qpn_next: offset in all of them, where the search starts */
 	uint32_t next_nonce;		/* of DCIs, see smx_frame.dc_nonce */
-	struct smx_link *watched;	/* queue pairs whose doorbell records the device itself looks at */
-	struct smx_link *watched_cqs;	/* and completion queues */
+	struct smx_list_link *watched;	/* queue pairs whose doorbell records the device itself looks at */
+	struct smx_list_link *watched_cqs;	/* and completion queues */
 	bool watched_err;		/* one of the queue pairs is in ERR and has a receive queue */
-	struct smx_link *timer_slot[SMX_TIMER_SLOTS];
+	struct smx_list_link *timer_slot[SMX_TIMER_SLOTS];
 };
 
 /* The time of this turn; the clock is read at most once a turn, and only if somebody asks. */

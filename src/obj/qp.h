@@ -77,7 +77,7 @@ struct smx_qp {
 	struct smx_responder *resp;	/* NULL for XRC_INI and DCI */
 	struct smx_requester *active, **active_tail;	/* streams with something to send */
 	struct smx_qp *ready_next;	/* dev->ready list */
-	struct smx_link blocked;	/* on dev's list of this name */
+	struct smx_list_link blocked;	/* on dev's list of this name */
 	bool ready;
 	bool sq_halted;			/* its doorbell record cannot be believed any more; until RESET */
 	uint8_t sqd;			/* enum smx_sqd */
@@ -92,14 +92,14 @@ struct smx_qp {
 	struct ibv_qp_attr cur;		/* as modified; cur.ah_attr with the path in: */
 	struct smx_path path;
 	struct smx_rq rq;		/* wqe_count 0 where there is an SRQ or none */
-	struct smx_link timer;
+	struct smx_list_link timer;
 	uint64_t deadline_ns;		/* UINT64_MAX: none; kept by xport/timer.c */
 	smx_outcome root;
 	uint32_t errored_streams;	/* DCI: streams in error */
 	uint64_t flushed;		/* send WQEs completed as FLUSH_BEHIND, ever */
 	uint32_t users;			/* multicast attachments */
-	struct smx_link watched, rnr;	/* on dev's lists of these names */
-	struct smx_link *dc_contexts;	/* DCI: what targets of this device keep of it, xport/resp_dc.c */
+	struct smx_list_link watched, rnr;	/* on dev's lists of these names */
+	struct smx_list_link *dc_contexts;	/* DCI: what targets of this device keep of it, xport/resp_dc.c */
 	struct smx_dev *dev;
 };
 enum { SMX_QP_ALIGN = 64 };

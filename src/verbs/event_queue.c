@@ -16,14 +16,14 @@
 struct smx_event_node {
 	struct smx_event event;
 	struct smx_event_node *next, **at;
-	struct smx_link of_object;
+	struct smx_list_link of_object;
 };
 
 /* Each new event adds a byte up to here, so that an edge-triggered waiter sees an edge. */
 enum { TOKENS_MAX = 64 };
 
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct smx_link *all;
+static struct smx_list_link *all;
 
 static int open_fds(int fds[2])
 {
@@ -158,7 +158,7 @@ uint32_t smx_event_queue_forget(struct smx_event_queue *q, struct smx_events *ev
 void smx_event_queues_fork_child(void)
 {
 	pthread_mutex_init(&all_lock, NULL);
-	for (struct smx_link *l = all; l; l = l->next) {
+	for (struct smx_list_link *l = all; l; l = l->next) {
 		struct smx_event_queue *q = container_of(l, struct smx_event_queue, open);
 		int flags = fcntl(q->read_fd, F_GETFL);
 		int fds[2];

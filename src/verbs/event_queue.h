@@ -13,7 +13,7 @@
 /* An object's events, of one queue. */
 struct smx_events {
 	uint32_t delivered;		/* read, ever */
-	struct smx_link *waiting;	/* not read */
+	struct smx_list_link *waiting;	/* not read */
 };
 
 struct smx_event {
@@ -28,7 +28,7 @@ struct smx_event_queue {
 	struct smx_event_node *first, **last;
 	uint32_t count;
 	uint32_t tokens;
-	struct smx_link open;		/* among all of the process */
+	struct smx_list_link open;	/* among all of the process */
 };
 
 /* RETURN 0 or an errno. */

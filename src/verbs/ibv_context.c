@@ -21,7 +21,7 @@ enum {
 };
 
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct smx_link *all;
+static struct smx_list_link *all;
 
 static void list_add(struct smx_ctx *ctx)
 {
@@ -220,7 +220,7 @@ struct ibv_context *ibv_import_device(int cmd_fd)
 		return NULL;
 	}
 	pthread_mutex_lock(&all_lock);
-	for (struct smx_link *l = all; l && !found; l = l->next) {
+	for (struct smx_list_link *l = all; l && !found; l = l->next) {
 		const struct smx_ctx *ctx = container_of(l, struct smx_ctx, open);
 
 		found = ctx->id[0] == id[0] && ctx->id[1] == id[1];

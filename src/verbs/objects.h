@@ -34,7 +34,7 @@ struct smx_ctx {
 	struct smx_event_queue *async;	/* read through context.async_fd */
 	bool devx;			/* opened by mlx5dv_open_device(DEVX) */
 	uint64_t refusals_from;		/* refusal count when it was opened */
-	struct smx_link open;		/* among all of the process; ibv_import_device finds by cmd_fd */
+	struct smx_list_link open;	/* among all of the process; ibv_import_device finds by cmd_fd */
 	bool imported;
 	bool closed;			/* by the program, while objects were left in it */
 	bool device_off;		/* SOFTMLX5_DEVICE=off: queues are written and nothing follows a doorbell */

@@ -93,7 +93,7 @@ static void end_waits(struct smx_dev *dev, struct smx_qp *qp, const struct smx_q
 
 void smx_req_receive_posted(struct smx_dev *dev, const struct smx_qp *rq, const struct smx_srq *srq)
 {
-	struct smx_link *next;
+	struct smx_list_link *next;
 
 	/* A queue of its own is one that answers to one peer. */
 	if (rq) {
@@ -103,7 +103,7 @@ void smx_req_receive_posted(struct smx_dev *dev, const struct smx_qp *rq, const 
 			end_waits(dev, qp, rq, NULL);
 		return;
 	}
-	for (struct smx_link *l = dev->rnr; l; l = next) {
+	for (struct smx_list_link *l = dev->rnr; l; l = next) {
 		next = l->next;
 		end_waits(dev, container_of(l, struct smx_qp, rnr), NULL, srq);
 	}

@@ -8,12 +8,12 @@ static uint64_t tick_of(uint64_t ns)
 	return ns >> SMX_TIMER_TICK_BITS;
 }
 
-static struct smx_qp *qp_of(struct smx_link *l)
+static struct smx_qp *qp_of(struct smx_list_link *l)
 {
 	return container_of(l, struct smx_qp, timer);
 }
 
-static struct smx_link **slot_of(struct smx_dev *dev, uint64_t tick)
+static struct smx_list_link **slot_of(struct smx_dev *dev, uint64_t tick)
 {
 	return &dev->timer_slot[tick % SMX_TIMER_SLOTS];
 }
@@ -38,11 +38,11 @@ void smx_timer_set(struct smx_dev *dev, struct smx_qp *qp, uint64_t deadline_ns)
 }
 
 /* Those of a slot that are due, onto a list of their own. */
-static void take_due(struct smx_link *slot, uint64_t now_ns, struct smx_link **due)
+static void take_due(struct smx_list_link *slot, uint64_t now_ns, struct smx_list_link **due)
 {
-	struct smx_link *next;
+	struct smx_list_link *next;
 
-	for (struct smx_link *l = slot; l; l = next) {
+	for (struct smx_list_link *l = slot; l; l = next) {
 		next = l->next;
 		if (qp_of(l)->deadline_ns > now_ns)
 			continue;
@@ -58,7 +58,7 @@ static uint64_t earliest(struct smx_dev *dev, uint64_t tick)
 	uint64_t least = UINT64_MAX;
 
 	for (uint64_t t = tick; t < tick + SMX_TIMER_SLOTS; t++) {
-		for (struct smx_link *l = *slot_of(dev, t); l; l = l->next)
+		for (struct smx_list_link *l = *slot_of(dev, t); l; l = l->next)
 			if (qp_of(l)->deadline_ns < least)
 				least = qp_of(l)->deadline_ns;
 		if (tick_of(least) <= t)
@@ -71,7 +71,7 @@ void smx_timer_run(struct smx_dev *dev, uint64_t now_ns,
 		   void (*fire)(struct smx_dev *dev, struct smx_qp *qp))
 {
 	uint64_t from = tick_of(dev->timers_due_ns), to = tick_of(now_ns);
-	struct smx_link *due = NULL;
+	struct smx_list_link *due = NULL;
 
 	if (!dev->timers || now_ns < dev->timers_due_ns)
 		return;
