@@ -441,7 +441,7 @@ static inline bool fetch_only_data(const struct smx_sq *sq, const uint8_t *seg, 
 	struct smx_sge *sge = &out->sge[0];
 
 	if (count & SMX_INLINE_SEG) {
-		if (out->opcode != SMX_OP_RDMA_WRITE || bytes > ds * SMX_WQE_DS ||
+		if (out->opcode == SMX_OP_RDMA_READ || bytes > ds * SMX_WQE_DS ||
 		    (sizeof(struct smx_wqe_inline) + bytes + SMX_WQE_DS - 1) / SMX_WQE_DS != ds ||
 		    bytes > (uint64_t)(sq->buf + (size_t)sq->bb_count * SMX_WQE_BB - data))
 			return false;
@@ -459,27 +459,35 @@ static inline bool fetch_only_data(const struct smx_sq *sq, const uint8_t *seg, 
 	return bytes != 0;
 }
 
-/* WRITE and READ with one data segment, the commonest of all: what has no fault is recognised by few comparisons.
+/* WRITE, READ and SEND with one data segment, the commonest of all: what has no fault is recognised by few comparisons.
  * RETURN false for all else. */
 static inline bool fetch_one_sge(const struct smx_qp *qp, uint32_t at, uint32_t word0, uint32_t word1,
 				 struct smx_send_req *out)
 {
+	const uint32_t remote = 1u << SMX_OP_RDMA_WRITE | 1u << SMX_OP_RDMA_WRITE_IMM | 1u << SMX_OP_RDMA_READ;
+	const uint32_t sends = 1u << SMX_OP_SEND | 1u << SMX_OP_SEND_IMM | 1u << SMX_OP_SEND_INVAL;
 	enum smx_qp_type type = qp->attr.type;
 	const struct smx_sq *sq = &qp->sq;
-	uint32_t av_ds = type == SMX_QP_DCI ? sizeof(struct smx_wqe_av) / SMX_WQE_DS : 0, ds = word1 & 0xff;
+	uint32_t op = out->opcode < 32 ? 1u << out->opcode : 0, ds = word1 & 0xff;
+	uint32_t data_at = 1 + (type == SMX_QP_DCI ? sizeof(struct smx_wqe_av) / SMX_WQE_DS : 0);
 	uint32_t mask = sq->bb_count * SMX_WQE_BB - 1, base = at * SMX_WQE_BB & mask;
-	const uint8_t *raddr = sq->buf + ((base + (1 + av_ds) * SMX_WQE_DS) & mask);
+	const uint8_t *seg = sq->buf + ((base + data_at * SMX_WQE_DS) & mask);
 
+	if (op & remote)
+		data_at++;
 	if ((type != SMX_QP_RC && type != SMX_QP_DCI) || word1 >> 8 != qp->qpn || qp->attr.wq_signature ||
-	    (out->opcode != SMX_OP_RDMA_WRITE && out->opcode != SMX_OP_RDMA_READ) ||
-	    (word0 >> 8 & 0xffff) != (at & 0xffff) || ds < 3 + av_ds || ds > SMX_WQE_DS_MAX || (sq->pi - at) * 4 < ds)
+	    !(op & (remote | sends)) || (word0 >> 8 & 0xffff) != (at & 0xffff) || ds <= data_at ||
+	    ds > SMX_WQE_DS_MAX || (sq->pi - at) * 4 < ds)
 		return false;
-	out->av = av_ds ? (const void *)(sq->buf + base + SMX_WQE_DS) : NULL;
+	out->av = type == SMX_QP_DCI ? (const void *)(sq->buf + base + SMX_WQE_DS) : NULL;
 	if (out->av && !(from_be32(out->av->dqp_dct) & SMX_AV_EXTENDED))
 		return false;
-	out->raddr = long_at(raddr, 0);
-	out->rkey = word_at(raddr, 8);
-	return fetch_only_data(sq, raddr + SMX_WQE_DS, ds - 2 - av_ds, out);
+	if (op & remote) {
+		out->raddr = long_at(seg, 0);
+		out->rkey = word_at(seg, 8);
+		seg += SMX_WQE_DS;
+	}
+	return fetch_only_data(sq, seg, ds - data_at, out);
 }
 
 static __attribute__((noinline)) smx_outcome fetch_any(struct smx_dev *dev, struct smx_qp *qp, uint32_t at,

@@ -13,19 +13,12 @@ enum {
 
 /* ------------------------------------------------------------------ what others may do */
 
-/* The first request to a queue pair in RTR raises an event, and so is a frame. */
-static inline bool is_able(const struct smx_qp *qp)
-{
-	return qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
-	       (qp->state == IBV_QPS_RTR && (qp->attr.type == SMX_QP_DCT || qp->resp->established));
-}
-
 static inline uint32_t rights_of(const struct smx_qp *qp)
 {
 	bool reads = qp->attr.type == SMX_QP_DCT || qp->cur.max_dest_rd_atomic;
 	uint32_t rights = smx_direct_rights(qp->cur.qp_access_flags);
 
-	if (!is_able(qp))
+	if (!smx_resp_is_open(qp))
 		return 0;
 	return reads ? rights : rights & SMX_MAY_WRITE;
 }
@@ -345,7 +338,9 @@ bool smx_direct_run(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester
 	j.at = at;
 	st->direct_off = 0;
 	j.right = right_of(req->opcode);
-	if (!j.right || !req->length || !address(&j) || !find_target(&j) || !look_at_own(&j, off))
+	if (!j.right)
+		return smx_direct_send(dev, qp, st);
+	if (!req->length || !address(&j) || !find_target(&j) || !look_at_own(&j, off))
 		return false;
 	if (j.right == SMX_MAY_ATOMIC)
 		return run_atomic(&j);

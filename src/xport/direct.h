@@ -14,6 +14,9 @@
  * of it had been done then. */
 bool smx_direct_run(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st, uint32_t at);
 
+/* The same for requests that take a receive, where the target is in this process. */
+bool smx_direct_send(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st);
+
 /* enum ibv_access_flags as enum smx_port_right. */
 static inline uint32_t smx_direct_rights(uint32_t access)
 {

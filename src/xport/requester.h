@@ -78,6 +78,7 @@ struct smx_req_work {
 	struct smx_walk frame_walk;
 	struct smx_walk resp_walk;
 	struct smx_frame frame;
+	struct smx_resp_ctx *message;	/* xport/direct_send.c: of the one that is being carried out */
 };
 
 int smx_req_work_create(struct smx_dev *dev);

@@ -105,8 +105,16 @@ static inline bool smx_resp_reliable(const struct smx_resp_work *w)
 	return w->qp->attr.type != SMX_QP_UC && w->qp->attr.type != SMX_QP_UD;
 }
 
+/* Can a request be served now that is no frame? The first to a queue pair in RTR raises an event, and so is one. */
+static inline bool smx_resp_is_open(const struct smx_qp *qp)
+{
+	return qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
+	       (qp->state == IBV_QPS_RTR && (qp->attr.type == SMX_QP_DCT || qp->resp->established));
+}
+
 /* rc_resp.c */
-struct smx_resp_ctx *smx_resp_ctx_new(const struct smx_qp *qp);	/* NULL: no memory */
+/* For what qp receives; NULL: for any. RETURN NULL where there is no memory. */
+struct smx_resp_ctx *smx_resp_ctx_new(const struct smx_qp *qp);
 void smx_resp_ctx_init(const struct smx_qp *qp, struct smx_resp_ctx *c, uint32_t epsn);
 void smx_resp_path(struct smx_qp *qp);	/* the queue pair's path changed: answers take the new one */
 /* The first n packets are done: sequence numbers move on. */
@@ -127,6 +135,8 @@ void smx_resp_source_fault(struct smx_resp_work *w, const struct smx_dma_fault *
  * SMX_CHECK_NONE when the frame was given up for its source's sake (and *done is of no interest). */
 bool smx_resp_store(struct smx_resp_work *w, struct smx_walk *dst, uint64_t n, uint64_t *done,
 		    struct smx_dma_fault *fault);
+/* The same, all of the payload or nothing, without a reason: where the walks stand after a failure is not said. */
+bool smx_resp_store_whole(struct smx_resp_work *w, struct smx_walk *dst);
 
 /* resp_rdma.c */
 void smx_resp_write(struct smx_resp_work *w);
@@ -138,6 +148,10 @@ void smx_resp_replay(struct smx_resp_work *w);	/* a READ or atomic that was exec
 /* Takes a receive. RETURN false when there is none; the frame is dealt with then: RNR, or silence,
  * or an error where the queue itself is broken. */
 bool smx_resp_take(struct smx_resp_work *w);
+/* A message that is here whole, a SEND or a WRITE with immediate that may be carried out: stores it, takes a receive
+ * and completes that. RETURN false, with no receive taken and nobody told, where anything speaks against it: what it
+ * is, the slower way finds out. */
+bool smx_resp_whole(struct smx_resp_work *w);
 void smx_resp_send(struct smx_resp_work *w);
 void smx_resp_datagram(struct smx_dev *dev, struct smx_qp *qp, struct smx_frame *f);
 /* Completes the receive at hand well. bytes: of the message. inline_data: NULL, or what goes into
@@ -165,6 +179,8 @@ bool smx_resp_tag_forget(struct smx_qp *qp, struct smx_resp_ctx *c);
 /* RETURN the context of f's source; NULL if f belongs to no connection, or one that failed, and is
  * to be dropped. */
 struct smx_resp_ctx *smx_resp_dc_find(struct smx_dev *dev, struct smx_qp *dct, const struct smx_frame *f);
+/* Is something of a message of this source left that has not ended, or was given up? */
+bool smx_resp_dc_has_message(const struct smx_qp *dct, uint32_t src_qpn, uint16_t stream);
 void smx_resp_dc_forget(struct smx_responder *r);
 /* A DCI of this device was reset, or goes: its sequence numbers start again, at every target. */
 void smx_resp_dc_forget_source(struct smx_dev *dev, struct smx_qp *dci);
