@@ -74,6 +74,7 @@ static void describe(const struct smx_qp *qp, const struct smx_send_req *req, st
 {
 	f->op = req->opcode == SMX_OP_RDMA_WRITE_IMM ? SMX_FRAME_WRITE : SMX_FRAME_SEND;
 	f->flags = 0;
+	f->first = f->last = true;
 	f->has_imm = req->opcode == SMX_OP_SEND_IMM || req->opcode == SMX_OP_RDMA_WRITE_IMM;
 	f->has_invalidate = req->opcode == SMX_OP_SEND_INVAL;
 	f->solicited = req->fm_ce_se & SMX_CTRL_SOLICITED;
