@@ -331,15 +331,15 @@ bool smx_direct_run(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester
 	bool to_cqe;
 	struct job j;
 
+	j.right = right_of(req->opcode);
+	if (!j.right)	/* it takes a receive */
+		return smx_direct_send(dev, qp, st);
 	j.dev = dev;
 	j.qp = qp;
 	j.st = st;
 	j.req = req;
 	j.at = at;
 	st->direct_off = 0;
-	j.right = right_of(req->opcode);
-	if (!j.right)
-		return smx_direct_send(dev, qp, st);
 	if (!req->length || !address(&j) || !find_target(&j) || !look_at_own(&j, off))
 		return false;
 	if (j.right == SMX_MAY_ATOMIC)

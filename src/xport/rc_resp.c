@@ -266,28 +266,27 @@ static bool is_source_check(enum smx_check check)
 	return check >= SMX_CHECK_GATHER_KEY && check <= SMX_CHECK_GATHER_DEPTH;
 }
 
+bool smx_resp_fetch(struct smx_pull *pull, uint8_t *to, uint64_t n)
+{
+	uint64_t off, got;
+
+	if (!pull)
+		return false;
+	off = pull->off;
+	if (pull->fetch(pull, to, n, &got) == SMX_PULLED)
+		return true;
+	pull->off = off;
+	return false;
+}
+
 /* Most receives lie together, and so does what arrives. RETURN whether all n bytes are there; if not, the walks have
  * not moved, and store_any() finds out why. */
 static bool store_together(struct smx_resp_work *w, struct smx_walk *dst, uint64_t n)
 {
-	const uint8_t *flat = w->f->flat;
-	struct smx_pull *pull = w->f->pull;
-	const void *bad;
 	uint8_t *ptr;
 
-	if ((!pull && !flat) || !smx_walk_together(dst, n, &ptr))
+	if (!smx_walk_together(dst, n, &ptr) || !smx_resp_put(w, ptr, n))
 		return false;
-	if (pull) {
-		uint64_t off = pull->off, got;
-
-		if (pull->fetch(pull, ptr, n, &got) != SMX_PULLED) {
-			pull->off = off;
-			return false;
-		}
-	} else if ((uintptr_t)ptr - (uintptr_t)flat < n || (uintptr_t)flat - (uintptr_t)ptr < n ||
-		   !w->dev->attr.env.copy(ptr, flat, n, &bad)) {
-		return false;
-	}
 	smx_walk_pass(dst, n);
 	return true;
 }
@@ -350,7 +349,7 @@ bool smx_resp_store_whole(struct smx_resp_work *w, struct smx_walk *dst)
 	uint64_t n = w->f->length, done;
 	struct smx_dma_fault fault;
 
-	if (!n || store_together(w, dst, n))
+	if (store_together(w, dst, n))
 		return true;
 	return smx_walk_check(dst, n, &fault) == n && !copy_payload(w, dst, n, &done, &fault) && done == n;
 }

@@ -289,17 +289,12 @@ static bool fits_cqe(const struct smx_resp_work *w)
 /* RETURN whether a small message is in data; *fault says why not, where that is known. */
 static bool read_small(struct smx_resp_work *w, uint8_t data[64], struct smx_dma_fault *fault)
 {
-	struct smx_frame *f = w->f;
-	const void *bad;
 	uint64_t done;
 
 	fault->check = SMX_CHECK_NONE;
 	memset(data, 0, 64);
-	if (f->flat)
-		return w->dev->attr.env.copy(data, f->flat, f->length, &bad);
-	if (f->pull)
-		return f->pull->fetch(f->pull, data, f->length, &done) == SMX_PULLED;
-	return !smx_dma_read(f->walk, data, f->length, &done, fault);
+	return w->f->walk ? !smx_dma_read(w->f->walk, data, w->f->length, &done, fault)
+			  : smx_resp_put(w, data, w->f->length);
 }
 
 /* Reads a small message into data, after the receive was checked as if it were written. RETURN
@@ -431,27 +426,46 @@ static void take_receive(struct smx_resp_work *w)
 	w->c->has_recv = true;
 }
 
-/* RETURN whether the payload is where it belongs: in *data, which is NULL otherwise, or in memory. */
-static bool store_whole(struct smx_resp_work *w, uint8_t room[64], const void **data)
+/* The payload to the memory that the list names, which is mostly one run. */
+static inline __attribute__((always_inline)) bool put_whole(struct smx_resp_work *w, const struct smx_pd *pd,
+							    enum smx_dma_role role, const struct smx_sge *sge,
+							    uint32_t sge_count)
+{
+	uint64_t n = w->f->length;
+	uint8_t *ptr = n <= sge->length ? smx_dma_together(w->dev, pd, w->qp->qpn, role, sge) : NULL;
+
+	if (ptr && smx_resp_put(w, ptr, n))
+		return true;
+	smx_walk_list(&w->c->walk, w->dev, pd, w->qp->qpn, role, sge, sge_count);
+	return smx_resp_store_whole(w, &w->c->walk);
+}
+
+static __attribute__((noinline)) bool write_whole(struct smx_resp_work *w)
 {
 	const struct smx_frame *f = w->f;
-	struct smx_resp_ctx *c = w->c;
+	const struct smx_sge to = { .va = f->va, .length = f->length, .key = f->rkey };
+
+	return f->dma_length == f->length && (!f->length || put_whole(w, w->pd, SMX_DMA_REMOTE_WRITE, &to, 1));
+}
+
+/* RETURN whether the payload is where it belongs: in *data, which is NULL otherwise, or in memory. */
+static inline bool store_whole(struct smx_resp_work *w, uint8_t room[64], const void **data)
+{
+	const struct smx_recv *recv = &w->c->recv;
+	const struct smx_pd *pd = recv_pd(w->qp, w->c);
+	uint64_t n = w->f->length;
 	struct smx_dma_fault fault;
 
 	*data = NULL;
-	if (f->op == SMX_FRAME_WRITE) {
-		if (f->dma_length != f->length)
-			return false;
-		smx_walk_range(&c->walk, w->dev, w->pd, w->qp->qpn, SMX_DMA_REMOTE_WRITE, f->rkey, f->va, f->length);
-		return smx_resp_store_whole(w, &c->walk);
-	}
-	if (f->length > c->recv.total_bytes)
+	if (w->f->op == SMX_FRAME_WRITE)
+		return write_whole(w);
+	if (n > recv->total_bytes)
 		return false;
-	smx_walk_list(&c->walk, w->dev, recv_pd(w->qp, c), w->qp->qpn, SMX_DMA_RECV, c->recv.sge, c->recv.sge_count);
 	if (!fits_cqe(w))
-		return smx_resp_store_whole(w, &c->walk);
+		return !n || put_whole(w, pd, SMX_DMA_RECV, recv->sge, recv->sge_count);
 	*data = room;
-	return smx_walk_check(&c->walk, f->length, &fault) == f->length && read_small(w, room, &fault);
+	smx_walk_list(&w->c->walk, w->dev, pd, w->qp->qpn, SMX_DMA_RECV, recv->sge, recv->sge_count);
+	return smx_walk_check(&w->c->walk, n, &fault) == n && read_small(w, room, &fault);
 }
 
 static __attribute__((noinline)) bool invalidate_quietly(struct smx_resp_work *w)
