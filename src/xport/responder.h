@@ -135,8 +135,8 @@ void smx_resp_source_fault(struct smx_resp_work *w, const struct smx_dma_fault *
  * SMX_CHECK_NONE when the frame was given up for its source's sake (and *done is of no interest). */
 bool smx_resp_store(struct smx_resp_work *w, struct smx_walk *dst, uint64_t n, uint64_t *done,
 		    struct smx_dma_fault *fault);
-/* The payload's next n bytes, where they lie together, to memory that does and was looked at. RETURN false, with nothing
- * moved, where they do not, or cannot be copied so simply. */
+/* The payload's next n bytes, where they lie together, to memory that does and was looked at. RETURN false, with
+ * nothing moved, where they do not, or cannot be copied so simply. */
 bool smx_resp_fetch(struct smx_pull *pull, uint8_t *to, uint64_t n);
 static inline bool smx_resp_put(const struct smx_resp_work *w, uint8_t *to, uint64_t n)
 {
@@ -148,7 +148,8 @@ static inline bool smx_resp_put(const struct smx_resp_work *w, uint8_t *to, uint
 	return (uintptr_t)to - (uintptr_t)from >= n && (uintptr_t)from - (uintptr_t)to >= n &&
 	       w->dev->attr.env.copy(to, from, n, &bad);
 }
-/* smx_resp_store(), all of the payload or nothing, without a reason: where the walks stand after a failure is not said. */
+/* smx_resp_store(), all of the payload or nothing, without a reason. Where the walks stand after a failure is not
+ * said. */
 bool smx_resp_store_whole(struct smx_resp_work *w, struct smx_walk *dst);
 
 /* resp_rdma.c */
