@@ -271,7 +271,7 @@ static bool driver_can_copy(const struct smx_dev *dev, const struct smx_recv *re
 	return true;
 }
 
-static bool fits_cqe(const struct smx_resp_work *w)
+static inline bool fits_cqe(const struct smx_resp_work *w)
 {
 	const struct smx_frame *f = w->f;
 	uint32_t most = w->qp->attr.resp_scatter_bytes;
