@@ -459,35 +459,43 @@ static inline bool fetch_only_data(const struct smx_sq *sq, const uint8_t *seg, 
 	return bytes != 0;
 }
 
-/* WRITE, READ and SEND with one data segment, the commonest of all: what has no fault is recognised by few comparisons.
+/* A request with one data segment, the commonest of all: what has no fault is recognised by few comparisons.
  * RETURN false for all else. */
-static inline bool fetch_one_sge(const struct smx_qp *qp, uint32_t at, uint32_t word0, uint32_t word1,
-				 struct smx_send_req *out)
+static inline __attribute__((always_inline)) bool fetch_one_sge(const struct smx_qp *qp, uint32_t at, uint32_t word0,
+								uint32_t word1, struct smx_send_req *out,
+								bool has_raddr)
 {
-	const uint32_t remote = 1u << SMX_OP_RDMA_WRITE | 1u << SMX_OP_RDMA_WRITE_IMM | 1u << SMX_OP_RDMA_READ;
-	const uint32_t sends = 1u << SMX_OP_SEND | 1u << SMX_OP_SEND_IMM | 1u << SMX_OP_SEND_INVAL;
 	enum smx_qp_type type = qp->attr.type;
 	const struct smx_sq *sq = &qp->sq;
-	uint32_t op = out->opcode < 32 ? 1u << out->opcode : 0, ds = word1 & 0xff;
-	uint32_t data_at = 1 + (type == SMX_QP_DCI ? sizeof(struct smx_wqe_av) / SMX_WQE_DS : 0);
+	uint32_t av_ds = type == SMX_QP_DCI ? sizeof(struct smx_wqe_av) / SMX_WQE_DS : 0, ds = word1 & 0xff;
 	uint32_t mask = sq->bb_count * SMX_WQE_BB - 1, base = at * SMX_WQE_BB & mask;
-	const uint8_t *seg = sq->buf + ((base + data_at * SMX_WQE_DS) & mask);
+	const uint8_t *seg = sq->buf + ((base + (1 + av_ds) * SMX_WQE_DS) & mask);
 
-	if (op & remote)
-		data_at++;
 	if ((type != SMX_QP_RC && type != SMX_QP_DCI) || word1 >> 8 != qp->qpn || qp->attr.wq_signature ||
-	    !(op & (remote | sends)) || (word0 >> 8 & 0xffff) != (at & 0xffff) || ds <= data_at ||
-	    ds > SMX_WQE_DS_MAX || (sq->pi - at) * 4 < ds)
+	    (word0 >> 8 & 0xffff) != (at & 0xffff) || ds < 2 + has_raddr + av_ds || ds > SMX_WQE_DS_MAX ||
+	    (sq->pi - at) * 4 < ds)
 		return false;
-	out->av = type == SMX_QP_DCI ? (const void *)(sq->buf + base + SMX_WQE_DS) : NULL;
+	out->av = av_ds ? (const void *)(sq->buf + base + SMX_WQE_DS) : NULL;
 	if (out->av && !(from_be32(out->av->dqp_dct) & SMX_AV_EXTENDED))
 		return false;
-	if (op & remote) {
+	if (has_raddr) {
 		out->raddr = long_at(seg, 0);
 		out->rkey = word_at(seg, 8);
 		seg += SMX_WQE_DS;
 	}
-	return fetch_only_data(sq, seg, ds - data_at, out);
+	return fetch_only_data(sq, seg, ds - 1 - has_raddr - av_ds, out);
+}
+
+static inline bool fetch_common(const struct smx_qp *qp, uint32_t at, uint32_t word0, uint32_t word1,
+				struct smx_send_req *out)
+{
+	uint8_t op = out->opcode;
+
+	if (op == SMX_OP_RDMA_WRITE || op == SMX_OP_RDMA_WRITE_IMM || op == SMX_OP_RDMA_READ)
+		return fetch_one_sge(qp, at, word0, word1, out, true);
+	if (op == SMX_OP_SEND || op == SMX_OP_SEND_IMM || op == SMX_OP_SEND_INVAL)
+		return fetch_one_sge(qp, at, word0, word1, out, false);
+	return false;
 }
 
 static __attribute__((noinline)) smx_outcome fetch_any(struct smx_dev *dev, struct smx_qp *qp, uint32_t at,
@@ -544,7 +552,7 @@ smx_outcome smx_sq_fetch(struct smx_dev *dev, struct smx_qp *qp, uint32_t at,
 	out->fm_ce_se = ctrl->fm_ce_se;
 	out->stream = from_be16(ctrl->dci_stream);
 	memcpy(&out->imm, &ctrl->imm, sizeof(out->imm));
-	if (fetch_one_sge(qp, at, word0, word1, out))
+	if (fetch_common(qp, at, word0, word1, out))
 		return SMX_CHECK_NONE;
 	return fetch_any(dev, qp, at, word0, word1, out);
 }
