@@ -163,21 +163,24 @@ static void overrun(struct smx_dev *dev, struct smx_cq *cq)
 	dev->attr.env.async_event(IBV_EVENT_CQ_ERR, cq->attr.cookie, dev->attr.env.arg);
 }
 
-static bool has_room(struct smx_dev *dev, struct smx_cq *cq)
+static bool has_room(struct smx_cq *cq)
 {
-	if (cq->attr.ignore_overrun)
-		return true;
-	if (cq->overrun)
-		return false;
-	if (cq->pi - cq->ci_seen < cq->attr.cqe_count || read_unconsumed(cq) < cq->attr.cqe_count)
-		return true;
-	overrun(dev, cq);
-	return false;
+	return cq->attr.ignore_overrun || (!cq->overrun && (cq->pi - cq->ci_seen < cq->attr.cqe_count ||
+							   read_unconsumed(cq) < cq->attr.cqe_count));
+}
+
+bool smx_cq_is_quiet(struct smx_cq *cq)
+{
+	return !cq->armed && has_room(cq);
 }
 
 struct smx_cqe64 *smx_cq_begin(struct smx_dev *dev, struct smx_cq *cq)
 {
-	return has_room(dev, cq) ? cqe_at(cq->attr.buf, cq->attr.cqe_count, cq->attr.cqe_bytes, cq->pi) : NULL;
+	if (has_room(cq))
+		return cqe_at(cq->attr.buf, cq->attr.cqe_count, cq->attr.cqe_bytes, cq->pi);
+	if (!cq->overrun)
+		overrun(dev, cq);
+	return NULL;
 }
 
 void smx_cq_end(struct smx_dev *dev, struct smx_cq *cq, struct smx_cqe64 *cqe, uint8_t op_own, const void *inline_data)

@@ -38,6 +38,9 @@ bool smx_cq_put(struct smx_dev *dev, struct smx_cq *cq, const struct smx_cqe64 *
 struct smx_cqe64 *smx_cq_begin(struct smx_dev *dev, struct smx_cq *cq);
 void smx_cq_end(struct smx_dev *dev, struct smx_cq *cq, struct smx_cqe64 *cqe, uint8_t op_own, const void *inline_data);
 
+/* Would a CQE of a success find room and wake nobody? */
+bool smx_cq_is_quiet(struct smx_cq *cq);
+
 /* An error CQE, filled from the check's row. opcode 0xD or 0xE by where->is_recv. */
 bool smx_cq_put_error(struct smx_dev *dev, struct smx_cq *cq, smx_outcome check, const struct smx_where *where,
 		      uint32_t srqn);
