@@ -298,16 +298,27 @@ static void listen_again(void)
 		smx_engine_turn();
 }
 
+/* Is a turn wanted that whoever rings should take? What is due later, the thread sees to. */
+static inline bool is_turn_due(void)
+{
+	return smx_engine.watched || (smx_engine.due_ns != UINT64_MAX && !(smx_engine.due_ns && smx_engine.has_thread));
+}
+
 void smx_engine_ring(struct smx_ring *ring)
 {
 	bool left = false;
 
-	if (try_enter())
+	if (try_enter()) {
+		if (ring->kind == SMX_RING_SQ && !is_turn_due() && smx_dev_visit_sq(smx_engine.dev, ring->obj)) {
+			leave();
+			return;
+		}
 		ring_device(ring);
-	else if (leave_ring(ring))
+	} else if (leave_ring(ring)) {
 		return;
-	else
+	} else {
 		left = true;
+	}
 	count_visit();
 	/* Mostly nobody waits for a receive. */
 	if (ring->kind == SMX_RING_SQ || ring->kind == SMX_RING_CQ || left || smx_engine.watched ||

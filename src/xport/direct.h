@@ -14,15 +14,30 @@
  * of it had been done then. */
 bool smx_direct_run(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st, uint32_t at);
 
-/* The same for requests that take a receive, where the target is in this process. */
-bool smx_direct_send(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st);
+/* The same for a request that takes a receive. */
+bool smx_direct_run_send(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st);
+
+/* direct_send.c: SEND, with immediate or invalidate too, and WRITE with immediate. */
+struct smx_message {
+	uint8_t opcode, fm_ce_se;
+	uint32_t imm;			/* as it lies in the control segment */
+	uint32_t rkey;
+	uint64_t raddr;
+	const struct smx_wqe_av *av;	/* DCI */
+	uint64_t length;
+	const struct smx_sge *sge;
+	uint32_t sge_count;
+};
+/* Carries it out and completes its receive. RETURN false when it is to be sent, as above. */
+bool smx_direct_send(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st, const struct smx_message *m);
 
 /* enum ibv_access_flags as enum smx_port_right. */
 static inline uint32_t smx_direct_rights(uint32_t access)
 {
-	return (access & IBV_ACCESS_REMOTE_WRITE ? SMX_MAY_WRITE : 0) |
-	       (access & IBV_ACCESS_REMOTE_READ ? SMX_MAY_READ : 0) |
-	       (access & IBV_ACCESS_REMOTE_ATOMIC ? SMX_MAY_ATOMIC : 0);
+	_Static_assert(IBV_ACCESS_REMOTE_WRITE == SMX_MAY_WRITE << 1 && IBV_ACCESS_REMOTE_READ == SMX_MAY_READ << 1 &&
+		       IBV_ACCESS_REMOTE_ATOMIC == SMX_MAY_ATOMIC << 1, "the same flags, one bit lower");
+
+	return access >> 1 & (SMX_MAY_WRITE | SMX_MAY_READ | SMX_MAY_ATOMIC);
 }
 
 /* Lets others know what they may do to qp now. When it returns, nobody does more. */

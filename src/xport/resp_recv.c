@@ -84,30 +84,30 @@ void smx_resp_complete(struct smx_resp_work *w, uint64_t bytes, const void *inli
 	struct smx_qp *qp = w->qp;
 	struct smx_cq *cq = recv_cq(qp, c);
 	struct smx_cqe64 *cqe = smx_cq_begin(w->dev, cq);
+	/* A list entry is none of the receive queue's. */
+	uint16_t index = smx_resp_tag_matched(c) ? 0 : c->recv.wqe_index;
+	uint8_t op_own = (uint8_t)(cqe_op(f) << 4 | cqe_inline_flag(qp, inline_data) |
+				   (f->solicited ? SMX_CQE_SOLICITED : 0));
 
 	assert(c->has_recv);
-	if (!cqe) {
-		c->has_recv = false;
-		c->tag.state = SMX_RESP_TAG_NO_LIST;
-		smx_qp_lost_completion(w->dev, qp);
-		return;
-	}
-	memset(cqe, 0, offsetof(struct smx_cqe64, op_own));
-	cqe->flags_rqpn = to_be32(cqe_source(qp, f));
-	cqe->srqn_uidx = to_be32(c->recv_srq ? c->recv_srq->srqn : qp->attr.user_index);
-	if (f->has_imm)
-		memcpy(&cqe->imm_inval_pkey, &f->imm, sizeof(cqe->imm_inval_pkey));
-	else if (f->has_invalidate)
-		cqe->imm_inval_pkey = to_be32(f->imm);
-	cqe->byte_cnt = to_be32((uint32_t)bytes);
-	cqe->sop_drop_qpn = to_be32(qp->qpn);
-	cqe->wqe_counter = to_be16(c->recv.wqe_index);
-	if (c->tag.state)
-		smx_resp_tag_mark(c, cqe);
 	c->has_recv = false;
+	if (cqe) {
+		cqe->flags_rqpn = to_be32(cqe_source(qp, f));
+		cqe->srqn_uidx = to_be32(c->recv_srq ? c->recv_srq->srqn : qp->attr.user_index);
+		if (f->has_imm)
+			memcpy(&cqe->imm_inval_pkey, &f->imm, sizeof(cqe->imm_inval_pkey));
+		else if (f->has_invalidate)
+			cqe->imm_inval_pkey = to_be32(f->imm);
+		cqe->byte_cnt = to_be32((uint32_t)bytes);
+		if (c->tag.state)
+			smx_resp_tag_mark(c, cqe);
+		if (inline_data)
+			smx_cq_put_data(cq, cqe, op_own, inline_data);
+		smx_cq_end(w->dev, cq, cqe, qp->qpn, index, op_own);
+	} else {
+		smx_qp_lost_completion(w->dev, qp);
+	}
 	c->tag.state = SMX_RESP_TAG_NO_LIST;
-	smx_cq_end(w->dev, cq, cqe, (uint8_t)(cqe_op(f) << 4 | cqe_inline_flag(qp, inline_data) |
-					      (f->solicited ? SMX_CQE_SOLICITED : 0)), inline_data);
 }
 
 static void complete_error(struct smx_dev *dev, struct smx_qp *qp, struct smx_resp_ctx *c,

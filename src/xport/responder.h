@@ -105,13 +105,6 @@ static inline bool smx_resp_reliable(const struct smx_resp_work *w)
 	return w->qp->attr.type != SMX_QP_UC && w->qp->attr.type != SMX_QP_UD;
 }
 
-/* Can a request be served now that is no frame? The first to a queue pair in RTR raises an event, and so is one. */
-static inline bool smx_resp_is_open(const struct smx_qp *qp)
-{
-	return qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
-	       (qp->state == IBV_QPS_RTR && (qp->attr.type == SMX_QP_DCT || qp->resp->established));
-}
-
 /* rc_resp.c */
 /* For what qp receives; NULL: for any. RETURN NULL where there is no memory. */
 struct smx_resp_ctx *smx_resp_ctx_new(const struct smx_qp *qp);
