@@ -71,21 +71,22 @@ static inline bool write_wqe(struct smx_dv_qp *qp, const struct ibv_recv_wr *wr,
 	struct smx_dv_rq *rq = &qp->rq;
 	uint32_t slot = index & (rq->wqe_count - 1), lengths = 0;
 	uint8_t *wqe = rq->buf + (size_t)slot * rq->stride_bytes;
-	struct smx_wqe_data *seg = (struct smx_wqe_data *)wqe, *end;
+	struct smx_wqe_data *seg = (struct smx_wqe_data *)wqe, *seg_end;
+	const struct ibv_sge *sge = wr->sg_list, *sge_end = sge + wr->num_sge;
 
 	if (qp->wq_sig) {
 		memset(wqe, 0, rq->stride_bytes);
 		seg += SIG_DS;
 	}
-	end = seg + rq->max_gs;
-	for (const struct ibv_sge *sge = wr->sg_list; sge < wr->sg_list + wr->num_sge; sge++) {
+	seg_end = seg + rq->max_gs;
+	for (; sge < sge_end; sge++) {
 		lengths |= sge->length;
 		if (sge->length)
 			smx_recv_put(seg++, sge);
 	}
 	if (lengths & SMX_INLINE_SEG)
 		return false;
-	if (seg < end)
+	if (seg < seg_end)
 		smx_recv_end(seg);
 	if (qp->wq_sig)
 		sign(qp, wqe, wr->num_sge);
