@@ -8,10 +8,13 @@
 #include <stdlib.h>
 
 #include "base/bits.h"
+#include "base/thread.h"
 
 enum {
 	CQE_MAX = SMX_MAX_CQE + 1,
 	INDEX_MASK = 0xffffff,	/* consumer indices in doorbells are 24 bits */
+	LOCK_LOOKS = 200,
+	LINE_BYTES = 64,
 };
 
 static struct smx_refusal_log *log_of(const struct smx_dev *dev)
@@ -62,7 +65,10 @@ int smx_cq_create(struct smx_dev *dev, const struct smx_cq_attr *attr, struct sm
 
 	if (err)
 		return err;
-	cq = calloc(1, sizeof(*cq));
+	/* On lines of its own: threads that complete to queues of their own do not meet. */
+	cq = aligned_alloc(LINE_BYTES, align_up(sizeof(*cq), LINE_BYTES));
+	if (cq)
+		memset(cq, 0, sizeof(*cq));
 	if (!cq || smx_idmap_add(&dev->cqs, cq, &cq->cqn)) {
 		free(cq);
 		return smx_refuse(log_of(dev), SMX_CHECK_NO_RESOURCES, NULL,
@@ -183,13 +189,28 @@ struct smx_cqe64 *smx_cq_begin(struct smx_dev *dev, struct smx_cq *cq)
 	return NULL;
 }
 
-void smx_cq_end(struct smx_dev *dev, struct smx_cq *cq, struct smx_cqe64 *cqe, uint8_t op_own, const void *inline_data)
+static bool is_error(uint8_t op_own)
 {
-	bool error = op_own >> 4 == SMX_CQE_REQ_ERR || op_own >> 4 == SMX_CQE_RESP_ERR;
+	return op_own >> 4 == SMX_CQE_REQ_ERR || op_own >> 4 == SMX_CQE_RESP_ERR;
+}
 
+bool smx_cq_lock(struct smx_cq *cq)
+{
+	for (unsigned int i = 0; i < LOCK_LOOKS; i++) {
+		if (!__atomic_load_n(&cq->locked, __ATOMIC_RELAXED) &&
+		    !__atomic_exchange_n(&cq->locked, 1, __ATOMIC_ACQUIRE))
+			return true;
+		smx_cpu_relax();
+	}
+	return false;
+}
+
+void smx_cq_end(struct smx_dev *dev, struct smx_cq *cq, struct smx_cqe64 *cqe, uint8_t op_own, const void *inline_data,
+		uint64_t now_ns)
+{
 	assert(!(op_own & SMX_CQE_OWNER));
-	if (!error)	/* an error CQE has its syndromes there */
-		cqe->timestamp = to_be64(smx_now(dev));
+	if (!is_error(op_own))	/* an error CQE has its syndromes there */
+		cqe->timestamp = to_be64(now_ns);
 	cqe->signature = 0;
 	if (inline_data && op_own & SMX_CQE_INLINE_32) {
 		memcpy(cqe, inline_data, 32);
@@ -199,7 +220,7 @@ void smx_cq_end(struct smx_dev *dev, struct smx_cq *cq, struct smx_cqe64 *cqe, u
 	}
 	__atomic_store_n(&cqe->op_own, op_own | owner_bit(cq->pi, cq->attr.cqe_count), __ATOMIC_RELEASE);
 	cq->pi++;
-	if (error || op_own & SMX_CQE_SOLICITED)
+	if (is_error(op_own) || op_own & SMX_CQE_SOLICITED)
 		cq->solicited_pi = cq->pi;
 	if (cq->armed && (cq->solicited_pi == cq->pi || !cq->armed_solicited_only))
 		fire(dev, cq, cq->pi);
@@ -208,12 +229,13 @@ void smx_cq_end(struct smx_dev *dev, struct smx_cq *cq, struct smx_cqe64 *cqe, u
 bool smx_cq_put(struct smx_dev *dev, struct smx_cq *cq, const struct smx_cqe64 *cqe,
 		const void *inline_data)
 {
+	uint8_t op_own = (uint8_t)(cqe->op_own & ~SMX_CQE_OWNER);
 	struct smx_cqe64 *to = smx_cq_begin(dev, cq);
 
 	if (!to)
 		return false;
 	memcpy(to, cqe, offsetof(struct smx_cqe64, op_own));
-	smx_cq_end(dev, cq, to, (uint8_t)(cqe->op_own & ~SMX_CQE_OWNER), inline_data);
+	smx_cq_end(dev, cq, to, op_own, inline_data, is_error(op_own) ? 0 : smx_now(dev));
 	return true;
 }
 

@@ -9,6 +9,7 @@
 struct smx_cq {
 	struct smx_cq_attr attr;
 	uint32_t cqn;
+	uint32_t locked;	/* by a visitor that is not alone: whoever else visits keeps off */
 	uint32_t pi;		/* CQEs ever written */
 	uint32_t users;		/* queue pairs and SRQs that complete here */
 	bool armed, armed_solicited_only;
@@ -36,10 +37,18 @@ bool smx_cq_put(struct smx_dev *dev, struct smx_cq *cq, const struct smx_cqe64 *
  * each of its stores. begin() returns it, NULL when the queue is full; all but the last byte is the caller's until
  * end(). */
 struct smx_cqe64 *smx_cq_begin(struct smx_dev *dev, struct smx_cq *cq);
-void smx_cq_end(struct smx_dev *dev, struct smx_cq *cq, struct smx_cqe64 *cqe, uint8_t op_own, const void *inline_data);
+void smx_cq_end(struct smx_dev *dev, struct smx_cq *cq, struct smx_cqe64 *cqe, uint8_t op_own, const void *inline_data,
+		uint64_t now_ns);
 
 /* Would a CQE of a success find room and wake nobody? */
 bool smx_cq_is_quiet(struct smx_cq *cq);
+
+/* Between visitors. RETURN false when another has it for long. */
+bool smx_cq_lock(struct smx_cq *cq);
+static inline void smx_cq_unlock(struct smx_cq *cq)
+{
+	__atomic_store_n(&cq->locked, 0, __ATOMIC_RELEASE);
+}
 
 /* An error CQE, filled from the check's row. opcode 0xD or 0xE by where->is_recv. */
 bool smx_cq_put_error(struct smx_dev *dev, struct smx_cq *cq, smx_outcome check, const struct smx_where *where,

@@ -170,19 +170,14 @@ void smx_req_timer(struct smx_dev *dev, struct smx_qp *qp)
 
 /* ------------------------------------------------------------------ completing */
 
-void smx_comp_put(struct smx_dev *dev, struct smx_qp *qp, const struct smx_comp *c)
+void smx_comp_write(struct smx_qp *qp, const struct smx_comp *c, uint64_t now_ns)
 {
 	struct smx_cq *cq = qp->attr.send_cq;
 	uint8_t op_own = SMX_CQE_REQ << 4;
-	struct smx_cqe64 *cqe;
+	struct smx_cqe64 *cqe = smx_cq_begin(qp->dev, cq);
 
-	if (qp->rndv)
-		smx_rndv_completed(dev, qp, c->at, c->bytes, false);
-	if (!(c->fm_ce_se & SMX_CTRL_CQ_UPDATE))
-		return;
-	cqe = smx_cq_begin(dev, cq);
 	if (!cqe) {
-		smx_qp_lost_completion(dev, qp);
+		smx_qp_lost_completion(qp->dev, qp);
 		return;
 	}
 	memset(cqe, 0, offsetof(struct smx_cqe64, op_own));
@@ -192,7 +187,15 @@ void smx_comp_put(struct smx_dev *dev, struct smx_qp *qp, const struct smx_comp 
 	cqe->wqe_counter = to_be16((uint16_t)c->at);
 	if (c->inline_bytes)
 		op_own |= c->inline_bytes <= 32 ? SMX_CQE_INLINE_32 : SMX_CQE_INLINE_64;
-	smx_cq_end(dev, cq, cqe, op_own, c->inline_bytes ? c->inline_data : NULL);
+	smx_cq_end(qp->dev, cq, cqe, op_own, c->inline_bytes ? c->inline_data : NULL, now_ns);
+}
+
+void smx_comp_put(struct smx_dev *dev, struct smx_qp *qp, const struct smx_comp *c)
+{
+	if (qp->rndv)
+		smx_rndv_completed(dev, qp, c->at, c->bytes, false);
+	if (c->fm_ce_se & SMX_CTRL_CQ_UPDATE)
+		smx_comp_write(qp, c, smx_now(dev));
 }
 
 void smx_comp_done(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st,
