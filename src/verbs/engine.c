@@ -109,6 +109,34 @@ static void set_due(uint64_t due_ns)
 	smx_engine_thread_wake();
 }
 
+/* Completion events are told when the turn is over: whoever waits for one is woken, on this processor perhaps, and must
+ * not find that the answer to the message he hears of has not left. Inside. */
+static struct smx_vcq *raised, **raised_last = &raised;
+
+static void env_cq_event(void *cookie, void *arg)
+{
+	struct smx_vcq *vcq = cookie;
+
+	(void)arg;
+	if (vcq->raised++)
+		return;
+	*raised_last = vcq;
+	raised_last = &vcq->raised_next;
+}
+
+static __attribute__((noinline)) void tell_raised(void)
+{
+	struct smx_vcq *vcq;
+
+	while ((vcq = raised)) {
+		raised = vcq->raised_next;
+		vcq->raised_next = NULL;
+		for (; vcq->raised; vcq->raised--)
+			smx_event_cq(vcq);
+	}
+	raised_last = &raised;
+}
+
 /* Takes the lock back from nobody's hands: it is let go without having been inside. Rings that were left meanwhile are
  * the device thread's, which has the time to wait for visitors. */
 static void give_back(void)
@@ -221,6 +249,8 @@ void smx_engine_turn(void)
 	if (__atomic_load_n(&smx_engine.watched, __ATOMIC_RELAXED))
 		smx_engine_look(false);
 	set_due(smx_dev_turn(smx_engine.dev));
+	if (raised)
+		tell_raised();
 	if (*smx_engine.host_changes != smx_engine.host_seen)
 		follow_host();
 }
@@ -337,7 +367,7 @@ void smx_engine_ring(struct smx_ring *ring)
 	count_visit();
 	/* Mostly nobody waits for a receive. */
 	if (ring->kind == SMX_RING_SQ || ring->kind == SMX_RING_CQ || left || smx_engine.watched ||
-	    smx_dev_is_ready(smx_engine.dev))
+	    smx_dev_is_ready(smx_engine.dev) || raised)
 		smx_engine_turn();
 	if (ring->kind == SMX_RING_CQ && smx_engine.deaf)
 		listen_again();
@@ -514,12 +544,6 @@ static uint64_t env_now(void *arg)
 
 	(void)arg;
 	return smx_fast_clock_ns(v && v->inside ? &v->clock : &smx_engine.clock);
-}
-
-static void env_cq_event(void *cookie, void *arg)
-{
-	(void)arg;
-	smx_event_cq(cookie);
 }
 
 static void env_async_event(enum ibv_event_type type, void *cookie, void *arg)

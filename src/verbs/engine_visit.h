@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Visitors: threads that look at the device side by side, with the lock held by none of them.
  *
- * Each thread has a record with a mark, on cache lines of its own. A visitor sets its mark, then looks whether the lock is
- * held, and is inside only if it is not; whoever takes the lock then waits until no mark is set. So a visitor and the
- * lock's holder are never inside together, and visitors that have nothing in common write to no common cache line.
- * Nobody waits for anything while its mark is set. Only the engine's files include this. */
+ * Each thread has a record with a mark, on cache lines of its own. A visitor sets its mark, then looks whether the lock
+ * is held, and is inside only if it is not; whoever takes the lock then waits until no mark is set. So a visitor and
+ * the lock's holder are never inside together, and visitors that have nothing in common write to no common cache line.
+ * Nobody waits for the lock while its mark is set. Only the engine's files include this. */
 #ifndef SMX_ENGINE_VISIT_H
 #define SMX_ENGINE_VISIT_H
 

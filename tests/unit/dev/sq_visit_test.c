@@ -61,7 +61,7 @@ static struct smx_wqe_ctrl *last_ctrl(struct end *e)
 /* Nothing of the completion queue was consumed for a whole round. */
 static void fill_queue(struct rig *r)
 {
-	r->h->cq->ci_seen = -(uint32_t)CQES;
+	r->h->cq->room = 0;
 	r->h->ci[SMX_CQ_DBREC_CI] = htobe32(0x1000000 - CQES);
 }
 
