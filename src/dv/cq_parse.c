@@ -41,24 +41,33 @@ static enum ibv_wc_status status_of(const struct smx_err_cqe *cqe)
 	return status[cqe->syndrome];
 }
 
-/* The slot of a WQE is free once the WQE and all before it are complete. */
-static void free_in_order(struct smx_dv_sq *sq, const struct smx_dv_slot *slot)
+static uint32_t blocks_at(const struct smx_dv_sq *sq, uint32_t at)
 {
-	__atomic_store_n(&sq->tail_bb, slot->bb_next, __ATOMIC_RELEASE);
+	return smx_wqe_blocks(smx_wqe_ds(smx_sq_seg(sq, at, 0)));
+}
+
+/* The slot of a WQE is free once the WQE and all before it are complete. */
+static void free_in_order(struct smx_dv_sq *sq, uint16_t wqe_counter, const struct smx_dv_slot *slot)
+{
+	uint32_t at = sq->tail_bb + (uint16_t)(wqe_counter - sq->tail_bb);
+
+	__atomic_store_n(&sq->tail_bb, at + blocks_at(sq, at), __ATOMIC_RELEASE);
 	__atomic_store_n(&sq->tail, slot->head + 1, __ATOMIC_RELEASE);
 }
 
 /* A stream's requests complete in order, streams pass each other: this WQE and its stream's before it are
  * done; what can be freed is the run of done ones from the oldest on. */
-static void free_of_stream(struct smx_dv_sq *sq, uint16_t wqe_counter, uint16_t stream)
+static void free_of_stream(struct smx_dv_sq *sq, uint16_t wqe_counter)
 {
+	const struct smx_wqe_ctrl *completed = smx_sq_seg(sq, wqe_counter, 0), *ctrl;
+	uint16_t stream = from_be16(completed->dci_stream);
 	uint32_t at = sq->tail_bb, tail = sq->tail;
 	struct smx_dv_slot *slot;
 
-	for (uint32_t n = 0; n < sq->max_post; n++, at = slot->bb_next) {
-		slot = smx_sq_slot(sq, at);
-		if (slot->stream == stream)
-			__atomic_store_n(&slot->done, true, __ATOMIC_RELAXED);
+	for (uint32_t n = 0; n < sq->max_post; n++, at += blocks_at(sq, at)) {
+		ctrl = smx_sq_seg(sq, at, 0);
+		if (from_be16(ctrl->dci_stream) == stream)
+			__atomic_store_n(&smx_sq_slot(sq, at)->done, true, __ATOMIC_RELAXED);
 		if ((uint16_t)at == wqe_counter)
 			break;
 	}
@@ -68,7 +77,7 @@ static void free_of_stream(struct smx_dv_sq *sq, uint16_t wqe_counter, uint16_t 
 		if (!__atomic_load_n(&slot->done, __ATOMIC_RELAXED))
 			break;	/* also the slot behind the newest: done is cleared when it is freed */
 		__atomic_store_n(&slot->done, false, __ATOMIC_RELAXED);
-		at = slot->bb_next;
+		at += blocks_at(sq, at);
 		tail++;
 	}
 	__atomic_store_n(&sq->tail_bb, at, __ATOMIC_RELEASE);
@@ -94,9 +103,9 @@ static enum smx_cq_result take_send(struct smx_dv_cq *cq, const struct smx_cqe64
 	if (slot->head - qp->sq.tail >= qp->sq.max_post)
 		return SMX_CQ_DONE;
 	if (qp->has_streams)
-		free_of_stream(&qp->sq, counter, slot->stream);
+		free_of_stream(&qp->sq, counter);
 	else
-		free_in_order(&qp->sq, slot);
+		free_in_order(&qp->sq, counter, slot);
 	return SMX_CQ_DONE;
 }
 
