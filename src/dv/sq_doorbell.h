@@ -36,7 +36,7 @@ SMX_INLINE void smx_bf_copy(uint8_t *uar, const struct smx_dv_sq *sq, struct smx
 }
 
 /* Signs what was built since the last doorbell; before the next. */
-void smx_sq_sign(const struct smx_dv_sq *sq);
+void smx_sq_sign(struct smx_dv_qp *qp);
 
 /* Makes the finished requests visible. */
 SMX_INLINE void smx_sq_doorbell(struct smx_dv_qp *qp)

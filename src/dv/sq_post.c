@@ -211,7 +211,10 @@ SMX_INLINE bool put(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, bool pla
 					return false;
 				continue;
 			}
-			smx_seg_data(smx_cursor_next(&at), sge->addr, atomic ? 8 : sge->length, sge->lkey);
+			if (atomic)
+				smx_seg_data(smx_cursor_next(&at), sge->addr, 8, sge->lkey);
+			else
+				smx_seg_sge(smx_cursor_next(&at), sge);
 			ds++;
 		}
 	}
@@ -250,6 +253,11 @@ SMX_INLINE int post_one(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, uint
 	return post_odd(qp, wr);
 }
 
+static SMX_SELDOM_CALLED int refuse_inside(struct smx_dv_qp *qp)
+{
+	return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_BATCH_OPEN, "ibv_post_send inside ibv_wr_start");
+}
+
 int smx_dv_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of(ibqp);
@@ -260,7 +268,7 @@ int smx_dv_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_sen
 
 	if (!smx_sq_try_enter(sq) && !smx_sq_wait(sq)) {
 		*bad_wr = wr;
-		return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_BATCH_OPEN, "ibv_post_send inside ibv_wr_start");
+		return refuse_inside(qp);
 	}
 	plain_ops = __atomic_load_n(&qp->can_post, __ATOMIC_RELAXED) ? qp->plain_ops : 0;
 	for (; wr; wr = wr->next) {
@@ -272,7 +280,7 @@ int smx_dv_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_sen
 	}
 	any = sq->wr.head != sq->head;
 	if (any && qp->wq_sig)
-		smx_sq_sign(sq);
+		smx_sq_sign(qp);
 	if (any)
 		smx_sq_doorbell(qp);
 	sq->wr.open.have = 0;

@@ -44,8 +44,9 @@ static uint8_t signature(const struct smx_dv_sq *sq, uint32_t bb, uint32_t ds)
 	return (uint8_t)~x;
 }
 
-void smx_sq_sign(const struct smx_dv_sq *sq)
+void smx_sq_sign(struct smx_dv_qp *qp)
 {
+	const struct smx_dv_sq *sq = &qp->sq;
 	uint32_t at = sq->posted_bb;
 
 	while (at != sq->cur_post) {
@@ -254,7 +255,7 @@ static SMX_SELDOM_CALLED int complete_odd(struct smx_dv_qp *qp)
 	if (sq->wr.open.state == SMX_WR_OUTSIDE)
 		return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_NOT_STARTED, "ibv_wr_complete without ibv_wr_start");
 	if (sq->wr.open.state == SMX_WR_READY && can_post) {
-		smx_sq_sign(sq);
+		smx_sq_sign(qp);
 		return complete(qp);
 	}
 	if (sq->wr.open.state & SMX_NEED_ALL)

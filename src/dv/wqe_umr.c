@@ -267,36 +267,41 @@ SMX_INLINE struct extent put_list(struct smx_cursor xlt, uint16_t n, const struc
 	return end_layout(&xlt, n, length);
 }
 
-static SMX_SELDOM_CALLED void refuse_stride(struct smx_dv_qp *qp, uint16_t i, const struct mlx5dv_mr_interleaved *e)
+SMX_INLINE uint64_t stride_of(const struct mlx5dv_mr_interleaved *e)
 {
-	(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_UMR_FIELD, "entry %u: bytes_count %" PRIu32 " + bytes_skip %" PRIu32, i,
-			    e->bytes_count, e->bytes_skip);
+	return (uint64_t)e->bytes_count + e->bytes_skip;
 }
 
-/* How many entries come before the first whose stride is too long; n if there is none. */
-SMX_INLINE uint16_t strides_fit(uint16_t n, const struct mlx5dv_mr_interleaved *data)
+/* One of the entries has a stride that is too long. */
+static SMX_SELDOM_CALLED void refuse_stride(struct smx_dv_qp *qp, const struct mlx5dv_mr_interleaved *data)
 {
-	uint16_t i = 0;
+	unsigned int i = 0;
 
-	while (i < n && (uint64_t)data[i].bytes_count + data[i].bytes_skip <= UINT16_MAX)
+	while (stride_of(&data[i]) <= UINT16_MAX)
 		i++;
-	return i;
+	(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_UMR_FIELD, "entry %u: bytes_count %" PRIu32 " + bytes_skip %" PRIu32, i,
+			    data[i].bytes_count, data[i].bytes_skip);
 }
 
+/* RETURN no entries if a stride is too long. */
 SMX_INLINE struct extent put_interleaved(struct smx_cursor xlt, uint32_t repeat, uint16_t n,
 					 const struct mlx5dv_mr_interleaved *data)
 {
 	void *head = smx_cursor_next(&xlt);
 	uint32_t turn = 0;	/* bytes; at most 63 entries of 65535 */
+	uint64_t strides = 0;	/* the bits of all */
 
 	for (uint32_t left = n; left; left--, data++) {
-		uint32_t stride = data->bytes_count + data->bytes_skip;
+		uint64_t stride = stride_of(data);
 
+		strides |= stride;
 		/* struct smx_wqe_repeat_ent */
-		smx_seg_set(smx_cursor_next(&xlt), be64_of(to_be32(stride << 16 | data->bytes_count),
+		smx_seg_set(smx_cursor_next(&xlt), be64_of(to_be32((uint32_t)stride << 16 | data->bytes_count),
 							   to_be32(data->lkey)), to_be64(data->addr));
 		turn += data->bytes_count;
 	}
+	if (strides > UINT16_MAX)
+		return (struct extent){ 0 };
 	/* struct smx_wqe_repeat_block */
 	smx_seg_set(head, to_be64((uint64_t)turn << 32 | SMX_REPEAT_OP), to_be64((uint64_t)repeat << 32 | n));
 	return end_layout(&xlt, 1u + n, (uint64_t)turn * repeat);
@@ -416,15 +421,19 @@ static void wr_set_mkey_layout_interleaved(struct mlx5dv_qp_ex *dv, uint32_t rep
 					   const struct mlx5dv_mr_interleaved *data)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_dv(dv);
+	struct extent layout;
 
-	if (!may_set_mkey(qp, SMX_HAVE_LAYOUT))
+	if (!may_set_mkey(qp, SMX_HAVE_LAYOUT)) {
 		refuse_mkey_setter(qp, "mlx5dv_wr_set_mkey_layout_interleaved");
-	else if (!layout_fits(qp, qp->sq.wr.mkey, 1u + n))
+	} else if (!layout_fits(qp, qp->sq.wr.mkey, 1u + n)) {
 		refuse_layout(qp, qp->sq.wr.mkey, 1u + n);
-	else if (strides_fit(n, data) < n)
-		refuse_stride(qp, strides_fit(n, data), &data[strides_fit(n, data)]);
-	else
-		mkey_layout_done(qp, qp->sq.wr.data, put_interleaved(xlt_of(&qp->sq, qp->sq.wr.data), repeat, n, data));
+	} else {
+		layout = put_interleaved(xlt_of(&qp->sq, qp->sq.wr.data), repeat, n, data);
+		if (layout.entries)
+			mkey_layout_done(qp, qp->sq.wr.data, layout);
+		else
+			refuse_stride(qp, data);
+	}
 }
 
 /* The builders that are a configuration with both setters in one call. */
@@ -476,17 +485,19 @@ SMX_INLINE void mr_interleaved(struct smx_dv_qp *qp, const struct mlx5dv_mkey *m
 			       uint16_t n, const struct mlx5dv_mr_interleaved *data)
 {
 	struct smx_wqe_ctrl *ctrl;
+	struct extent layout;
 
 	if (!access_allowed(access)) {
 		refuse_access(qp, access);
 	} else if (!layout_fits(qp, mkey, 1u + n)) {
 		refuse_layout(qp, mkey, 1u + n);
-	} else if (strides_fit(n, data) < n) {
-		refuse_stride(qp, strides_fit(n, data), &data[strides_fit(n, data)]);
 	} else {
 		ctrl = configure_open(qp, XLT_AT_DS + padded(1u + n), mkey);
-		put_whole(qp, ctrl, mkey, access,
-			  put_interleaved(xlt_of(&qp->sq, mkey_ctx_of(&qp->sq, ctrl)), repeat, n, data));
+		layout = put_interleaved(xlt_of(&qp->sq, mkey_ctx_of(&qp->sq, ctrl)), repeat, n, data);
+		if (layout.entries)
+			put_whole(qp, ctrl, mkey, access, layout);
+		else
+			refuse_stride(qp, data);
 	}
 }
 
