@@ -131,6 +131,17 @@ static inline void be32_store_release(void *word, uint32_t v)
 	__atomic_store_n((uint32_t *)word, htobe32(v), __ATOMIC_RELEASE);
 }
 
+/* The same for 64-bit words, 8-byte aligned (the end of a CQE). */
+static inline uint64_t be64_load_acquire(const void *word)
+{
+	return be64toh(__atomic_load_n((const uint64_t *)word, __ATOMIC_ACQUIRE));
+}
+
+static inline void be64_store_release(void *word, uint64_t v)
+{
+	__atomic_store_n((uint64_t *)word, htobe64(v), __ATOMIC_RELEASE);
+}
+
 /* The type is named once, so a check cannot be about some other struct. */
 #define SMX_SIZE(type, bytes)	 _Static_assert(sizeof(type) == (bytes), #type ": size")
 #define SMX_AT(type, field, off) _Static_assert(offsetof(type, field) == (off), #type "." #field)

@@ -11,13 +11,19 @@ static struct smx_dv_cq *cq_of(struct ibv_cq_ex *ex)
 }
 
 /* RETURN 0, ENOENT where the queue is empty, or EINVAL for a CQE of a queue that is not there. */
-static int advance(struct smx_dv_cq *cq)
+static __attribute__((noinline)) int advance_slowly(struct smx_dv_cq *cq)
 {
-	struct smx_cqe64 *cqe;
+	for (;;) {
+		struct smx_cqe64 *cqe = smx_cq_entry(cq, cq->ci);
+		uint64_t end = smx_cqe_load_end(cqe);
+		enum smx_cq_result r = SMX_CQ_DONE;
 
-	while ((cqe = smx_cq_cqe(cq, cq->ci))) {
-		enum smx_cq_result r = smx_cq_take(cq, cqe, &cq->ex.wr_id, &cq->ex.status);
-
+		if (!smx_cq_has(cq, cq->ci, end))
+			return ENOENT;
+		if (smx_cq_take_plain(cq, cqe, end, &cq->ex.wr_id))
+			cq->ex.status = IBV_WC_SUCCESS;
+		else
+			r = smx_cq_take_other(cq, cqe, &cq->ex.wr_id, &cq->ex.status);
 		smx_cq_consume(cq);
 		if (r == SMX_CQ_DONE) {
 			cq->cur = cqe;
@@ -26,23 +32,42 @@ static int advance(struct smx_dv_cq *cq)
 		if (r == SMX_CQ_UNKNOWN)
 			return EINVAL;
 	}
-	return ENOENT;
+}
+
+/* The same when the next CQE is of the commonest kinds. RETURN whether it was. */
+static inline bool advance_plainly(struct smx_dv_cq *cq)
+{
+	struct smx_cqe64 *cqe = smx_cq_entry(cq, cq->ci);
+	uint64_t end = smx_cqe_load_end(cqe);
+
+	if (!smx_cq_has(cq, cq->ci, end) || !smx_cq_take_plain(cq, cqe, end, &cq->ex.wr_id))
+		return false;
+	cq->ex.status = IBV_WC_SUCCESS;
+	cq->cur = cqe;
+	smx_cq_consume(cq);
+	return true;
 }
 
 static int start_locked(struct smx_dv_cq *cq)
 {
-	uint32_t ci;
-	int err;
+	uint32_t ci = cq->ci;
+	int err = advance_slowly(cq);
 
-	smx_dv_lock(&cq->lock);
-	ci = cq->ci;
-	cq->cur_qp = NULL;
-	cq->cur_srq = NULL;
-	err = advance(cq);
 	if (err) {
 		if (cq->ci != ci)
-			smx_cq_tell_ci(cq);
+			smx_cq_tell_ci(cq, cq->ci);
 		smx_dv_unlock(&cq->lock);
+	}
+	return err;
+}
+
+static __attribute__((noinline)) int start_slowly(struct smx_dv_cq *cq)
+{
+	int err = start_locked(cq);
+
+	if (err == ENOENT && cq->idle && cq->idle(cq)) {
+		smx_dv_lock(&cq->lock);
+		err = start_locked(cq);
 	}
 	return err;
 }
@@ -50,19 +75,16 @@ static int start_locked(struct smx_dv_cq *cq)
 static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 {
 	struct smx_dv_cq *cq = cq_of(ex);
-	int err;
 
 	if (attr->comp_mask)
 		return EINVAL;
-	err = start_locked(cq);
-	if (err == ENOENT && cq->idle && cq->idle(cq))
-		err = start_locked(cq);
-	return err;
+	smx_dv_lock(&cq->lock);
+	return advance_plainly(cq) ? 0 : start_slowly(cq);
 }
 
 static int next_poll(struct ibv_cq_ex *ex)
 {
-	return advance(cq_of(ex));
+	return advance_plainly(cq_of(ex)) ? 0 : advance_slowly(cq_of(ex));
 }
 
 static void end_poll(struct ibv_cq_ex *ex)
@@ -70,7 +92,7 @@ static void end_poll(struct ibv_cq_ex *ex)
 	struct smx_dv_cq *cq = cq_of(ex);
 
 	/* cur stays: programs read the completion's fields after the poll too, as libmlx5 lets them. */
-	smx_cq_tell_ci(cq);
+	smx_cq_tell_ci(cq, cq->ci);
 	smx_dv_unlock(&cq->lock);
 }
 
@@ -82,11 +104,8 @@ static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *ex)
 static uint32_t read_vendor_err(struct ibv_cq_ex *ex)
 {
 	const struct smx_cqe64 *cqe = cq_of(ex)->cur;
-	uint8_t op = smx_cqe_op(cqe);
 
-	if (op != SMX_CQE_REQ_ERR && op != SMX_CQE_RESP_ERR)
-		return 0;
-	return ((const struct smx_err_cqe *)cqe)->vendor_err_synd;
+	return smx_cqe_is_error(cqe->op_own) ? ((const struct smx_err_cqe *)cqe)->vendor_err_synd : 0;
 }
 
 static unsigned int read_wc_flags(struct ibv_cq_ex *ex)

@@ -2,21 +2,20 @@
 /* Finds the request that a CQE completes, and frees its place in the queue. */
 #include "dv/dv_tag.h"
 
-#include "dv/wqe_build.h"
-
-static struct smx_dv_qp *find_qp(struct smx_dv_cq *cq, uint32_t qpn)
-{
-	if (!cq->cur_qp || cq->cur_qp->qpn != qpn)
-		cq->cur_qp = smx_dv_table_get(cq->qps, qpn);
-	return cq->cur_qp;
-}
-
-static struct smx_dv_srq *find_srq(struct smx_dv_cq *cq, uint32_t srqn)
-{
-	if (!cq->cur_srq || cq->cur_srq->srqn != srqn)
-		cq->cur_srq = smx_dv_table_get(cq->srqs, srqn);
-	return cq->cur_srq;
-}
+const struct smx_sent_op smx_sent_ops[256] = {
+	[SMX_OP_NOP] = { .opcode = SMX_SENT_BY_SLOT },
+	[SMX_OP_UMR] = { .opcode = SMX_SENT_BY_SLOT },
+	[SMX_OP_SET_PSV] = { .opcode = SMX_SENT_BY_SLOT },
+	[SMX_OP_MMO] = { .opcode = SMX_SENT_BY_SLOT },
+	[SMX_OP_RDMA_WRITE] = { .opcode = IBV_WC_RDMA_WRITE },
+	[SMX_OP_RDMA_WRITE_IMM] = { .opcode = IBV_WC_RDMA_WRITE, .wc_flags = IBV_WC_WITH_IMM },
+	[SMX_OP_SEND_IMM] = { .opcode = IBV_WC_SEND, .wc_flags = IBV_WC_WITH_IMM },
+	[SMX_OP_RDMA_READ] = { .opcode = IBV_WC_RDMA_READ, .bytes = SMX_SENT_COUNTED },
+	[SMX_OP_ATOMIC_CS] = { .opcode = IBV_WC_COMP_SWAP, .bytes = 8 },
+	[SMX_OP_ATOMIC_FA] = { .opcode = IBV_WC_FETCH_ADD, .bytes = 8 },
+	[SMX_OP_TSO] = { .opcode = IBV_WC_TSO },
+	/* all others: IBV_WC_SEND, which is 0 */
+};
 
 static enum ibv_wc_status status_of(const struct smx_err_cqe *cqe)
 {
@@ -41,20 +40,6 @@ static enum ibv_wc_status status_of(const struct smx_err_cqe *cqe)
 	return status[cqe->syndrome];
 }
 
-static uint32_t blocks_at(const struct smx_dv_sq *sq, uint32_t at)
-{
-	return smx_wqe_blocks(smx_wqe_ds(smx_sq_seg(sq, at, 0)));
-}
-
-/* The slot of a WQE is free once the WQE and all before it are complete. */
-static void free_in_order(struct smx_dv_sq *sq, uint16_t wqe_counter, const struct smx_dv_slot *slot)
-{
-	uint32_t at = sq->tail_bb + (uint16_t)(wqe_counter - sq->tail_bb);
-
-	__atomic_store_n(&sq->tail_bb, at + blocks_at(sq, at), __ATOMIC_RELEASE);
-	__atomic_store_n(&sq->tail, slot->head + 1, __ATOMIC_RELEASE);
-}
-
 /* A stream's requests complete in order, streams pass each other: this WQE and its stream's before it are
  * done; what can be freed is the run of done ones from the oldest on. */
 static void free_of_stream(struct smx_dv_sq *sq, uint16_t wqe_counter)
@@ -64,7 +49,7 @@ static void free_of_stream(struct smx_dv_sq *sq, uint16_t wqe_counter)
 	uint32_t at = sq->tail_bb, tail = sq->tail;
 	struct smx_dv_slot *slot;
 
-	for (uint32_t n = 0; n < sq->max_post; n++, at += blocks_at(sq, at)) {
+	for (uint32_t n = 0; n < sq->max_post; n++, at += smx_cq_blocks(sq, at)) {
 		ctrl = smx_sq_seg(sq, at, 0);
 		if (from_be16(ctrl->dci_stream) == stream)
 			__atomic_store_n(&smx_sq_slot(sq, at)->done, true, __ATOMIC_RELAXED);
@@ -77,17 +62,22 @@ static void free_of_stream(struct smx_dv_sq *sq, uint16_t wqe_counter)
 		if (!__atomic_load_n(&slot->done, __ATOMIC_RELAXED))
 			break;	/* also the slot behind the newest: done is cleared when it is freed */
 		__atomic_store_n(&slot->done, false, __ATOMIC_RELAXED);
-		at += blocks_at(sq, at);
+		at += smx_cq_blocks(sq, at);
 		tail++;
 	}
 	__atomic_store_n(&sq->tail_bb, at, __ATOMIC_RELEASE);
 	__atomic_store_n(&sq->tail, tail, __ATOMIC_RELEASE);
 }
 
+static struct smx_dv_qp *find_qp(const struct smx_dv_cq *cq, const struct smx_cqe64 *cqe)
+{
+	return smx_dv_table_get(cq->qps, smx_cqe_qpn(cqe));
+}
+
 static enum smx_cq_result take_send(struct smx_dv_cq *cq, const struct smx_cqe64 *cqe, bool error,
 				    uint64_t *wr_id, enum ibv_wc_status *status)
 {
-	struct smx_dv_qp *qp = find_qp(cq, smx_cqe_qpn(cqe));
+	struct smx_dv_qp *qp = find_qp(cq, cqe);
 	uint16_t counter = from_be16(cqe->wqe_counter);
 	struct smx_dv_slot *slot;
 
@@ -97,16 +87,17 @@ static enum smx_cq_result take_send(struct smx_dv_cq *cq, const struct smx_cqe64
 	*wr_id = slot->wr_id;
 	cq->cur_wc_opcode = slot->wr_data;
 	if (!error)
-		*status = cqe->op_own & (SMX_CQE_INLINE_32 | SMX_CQE_INLINE_64) ?
-			  smx_cq_scatter_send(cqe, qp) : IBV_WC_SUCCESS;
-	/* A CQE of a slot that is not outstanding, as a program that writes WQEs itself may cause. */
-	if (slot->head - qp->sq.tail >= qp->sq.max_post)
-		return SMX_CQ_DONE;
-	if (qp->has_streams)
+		*status = smx_cqe_is_inline(cqe) ? smx_cq_scatter_send(cqe, qp) : IBV_WC_SUCCESS;
+	if (!qp->has_streams)
+		smx_cq_free_in_order(&qp->sq, counter, slot);
+	else if (slot->head - qp->sq.tail < qp->sq.max_post)
 		free_of_stream(&qp->sq, counter);
-	else
-		free_in_order(&qp->sq, counter, slot);
 	return SMX_CQ_DONE;
+}
+
+static struct smx_dv_srq *find_srq(const struct smx_dv_cq *cq, const struct smx_cqe64 *cqe)
+{
+	return smx_dv_table_get(cq->srqs, from_be32(cqe->srqn_uidx) & 0xffffff);
 }
 
 static enum smx_cq_result take_srq(struct smx_dv_srq *srq, const struct smx_cqe64 *cqe, bool error,
@@ -118,7 +109,7 @@ static enum smx_cq_result take_srq(struct smx_dv_srq *srq, const struct smx_cqe6
 		return SMX_CQ_UNKNOWN;
 	*wr_id = srq->wr_id[index];
 	if (!error)
-		*status = cqe->op_own & (SMX_CQE_INLINE_32 | SMX_CQE_INLINE_64) ?
+		*status = smx_cqe_is_inline(cqe) ?
 			  smx_cq_scatter_recv(cqe, srq->buf + (size_t)index * srq->stride_bytes,
 					      sizeof(struct smx_wqe_srq_next), srq->stride_bytes) :
 			  IBV_WC_SUCCESS;
@@ -131,18 +122,17 @@ static enum smx_cq_result take_srq(struct smx_dv_srq *srq, const struct smx_cqe6
 static enum smx_cq_result take_recv(struct smx_dv_cq *cq, const struct smx_cqe64 *cqe, bool error,
 				    uint64_t *wr_id, enum ibv_wc_status *status)
 {
-	struct smx_dv_qp *qp = find_qp(cq, smx_cqe_qpn(cqe));
+	struct smx_dv_qp *qp = find_qp(cq, cqe);
 	struct smx_dv_rq *rq;
 	uint32_t index;
 
 	if (!qp || !qp->rq.wqe_count)
-		return take_srq(qp && qp->srq ? qp->srq : find_srq(cq, from_be32(cqe->srqn_uidx) & 0xffffff), cqe,
-				error, wr_id, status);
+		return take_srq(qp && qp->srq ? qp->srq : find_srq(cq, cqe), cqe, error, wr_id, status);
 	rq = &qp->rq;
 	index = from_be16(cqe->wqe_counter) & (rq->wqe_count - 1);
 	*wr_id = rq->wr_id[index];
 	if (!error)
-		*status = cqe->op_own & (SMX_CQE_INLINE_32 | SMX_CQE_INLINE_64) ?
+		*status = smx_cqe_is_inline(cqe) ?
 			  smx_cq_scatter_recv(cqe, rq->buf + (size_t)index * rq->stride_bytes,
 					      qp->wq_sig ? SMX_WQE_DS : 0, rq->stride_bytes) :
 			  IBV_WC_SUCCESS;
@@ -150,12 +140,12 @@ static enum smx_cq_result take_recv(struct smx_dv_cq *cq, const struct smx_cqe64
 	return SMX_CQ_DONE;
 }
 
-enum smx_cq_result smx_cq_take(struct smx_dv_cq *cq, struct smx_cqe64 *cqe, uint64_t *wr_id,
-			       enum ibv_wc_status *status)
+enum smx_cq_result smx_cq_take_other(struct smx_dv_cq *cq, const struct smx_cqe64 *cqe, uint64_t *wr_id,
+				     enum ibv_wc_status *status)
 {
 	cq->cur_tag_flags = 0;
-	if (__builtin_expect(cqe->app == SMX_CQE_APP_TAG, 0) && smx_cqe_is_tag(cqe))
-		return smx_cq_take_tag(cq, find_srq(cq, from_be32(cqe->srqn_uidx) & 0xffffff), cqe, wr_id, status);
+	if (smx_cqe_is_tag(cqe))
+		return smx_cq_take_tag(cq, find_srq(cq, cqe), cqe, wr_id, status);
 	switch (smx_cqe_op(cqe)) {
 	case SMX_CQE_REQ:
 		return take_send(cq, cqe, false, wr_id, status);
@@ -177,40 +167,18 @@ enum smx_cq_result smx_cq_take(struct smx_dv_cq *cq, struct smx_cqe64 *cqe, uint
 
 uint32_t smx_cq_wc_opcode(const struct smx_dv_cq *cq, const struct smx_cqe64 *cqe)
 {
-	if (__builtin_expect(cqe->app == SMX_CQE_APP_TAG, 0) && smx_cqe_is_tag(cqe))
+	if (SMX_SELDOM(cqe->app == SMX_CQE_APP_TAG) && smx_cqe_is_tag(cqe))
 		return smx_cq_tag_opcode(cqe);
 	switch (smx_cqe_op(cqe)) {
+	case SMX_CQE_REQ:
+		return smx_cq_sent_opcode(cq, smx_sent_ops[from_be32(cqe->sop_drop_qpn) >> 24]);
 	case SMX_CQE_RESP_WR_IMM:
 		return IBV_WC_RECV_RDMA_WITH_IMM;
 	case SMX_CQE_RESP_SEND:
 	case SMX_CQE_RESP_SEND_IMM:
 	case SMX_CQE_RESP_SEND_INV:
 		return IBV_WC_RECV;
-	case SMX_CQE_REQ:
-		break;
 	default:
 		return 0;	/* an error: the opcode means nothing */
-	}
-	if (cq->cur_wc_opcode == MLX5DV_WC_RAW_WQE)
-		return cq->cur_wc_opcode;
-	switch (from_be32(cqe->sop_drop_qpn) >> 24) {
-	case SMX_OP_RDMA_WRITE:
-	case SMX_OP_RDMA_WRITE_IMM:
-		return IBV_WC_RDMA_WRITE;
-	case SMX_OP_RDMA_READ:
-		return IBV_WC_RDMA_READ;
-	case SMX_OP_ATOMIC_CS:
-		return IBV_WC_COMP_SWAP;
-	case SMX_OP_ATOMIC_FA:
-		return IBV_WC_FETCH_ADD;
-	case SMX_OP_TSO:
-		return IBV_WC_TSO;
-	case SMX_OP_UMR:
-	case SMX_OP_SET_PSV:
-	case SMX_OP_NOP:
-	case SMX_OP_MMO:
-		return cq->cur_wc_opcode;
-	default:
-		return IBV_WC_SEND;
 	}
 }

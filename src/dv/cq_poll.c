@@ -12,114 +12,151 @@ static __be32 host_be32(be32 v)
 	return x;
 }
 
-static void fill_send(const struct smx_cqe64 *cqe, struct ibv_wc *wc)
+static inline void fill_sent(const struct smx_dv_cq *cq, const struct smx_cqe64 *cqe, uint64_t end, struct ibv_wc *wc)
 {
-	wc->byte_len = 0;
-	switch (from_be32(cqe->sop_drop_qpn) >> 24) {
-	case SMX_OP_RDMA_WRITE_IMM:
-	case SMX_OP_SEND_IMM:
-		wc->wc_flags |= IBV_WC_WITH_IMM;
-		break;
-	case SMX_OP_RDMA_READ:
-		wc->byte_len = from_be32(cqe->byte_cnt);
-		break;
-	case SMX_OP_ATOMIC_CS:
-	case SMX_OP_ATOMIC_FA:
-		wc->byte_len = 8;
-		break;
-	}
+	struct smx_sent_op op = smx_sent_ops[smx_cqe_end_wqe_op(end)];
+
+	wc->wc_flags = op.wc_flags;
+	wc->byte_len = op.bytes == SMX_SENT_COUNTED ? from_be32(cqe->byte_cnt) : op.bytes;
+	wc->vendor_err = 0;
+	wc->opcode = (enum ibv_wc_opcode)smx_cq_sent_opcode(cq, op);
 }
 
-static void fill_recv(const struct smx_cqe64 *cqe, struct ibv_wc *wc)
+static inline void fill_recv(const struct smx_dv_cq *cq, const struct smx_cqe64 *cqe, uint64_t end, struct ibv_wc *wc)
 {
-	uint32_t flags = smx_cqe_flags_rqpn(cqe);
+	bool overlaid = end & SMX_CQE_INLINE_32;	/* received data lies there */
+	uint32_t rqpn = overlaid ? 0 : from_be32(cqe->flags_rqpn), flags = cq->cur_tag_flags;
 
-	wc->byte_len = from_be32(cqe->byte_cnt);
-	switch (smx_cqe_op(cqe)) {
+	switch (smx_cqe_end_op(end)) {
 	case SMX_CQE_RESP_WR_IMM:
 	case SMX_CQE_RESP_SEND_IMM:
-		wc->wc_flags |= IBV_WC_WITH_IMM;
+		flags |= IBV_WC_WITH_IMM;
 		wc->imm_data = host_be32(cqe->imm_inval_pkey);
 		break;
 	case SMX_CQE_RESP_SEND_INV:
-		wc->wc_flags |= IBV_WC_WITH_INV;
+		flags |= IBV_WC_WITH_INV;
 		wc->invalidated_rkey = from_be32(cqe->imm_inval_pkey);
 		break;
 	}
-	wc->slid = cqe->op_own & SMX_CQE_INLINE_32 ? 0 : from_be16(cqe->slid);
-	wc->sl = (flags >> 24) & 0xf;
-	wc->src_qp = flags & 0xffffff;
-	wc->dlid_path_bits = cqe->op_own & SMX_CQE_INLINE_32 ? 0 : cqe->ml_path & 0x7f;
-	if ((flags >> 28) & 3)
-		wc->wc_flags |= IBV_WC_GRH;
+	wc->wc_flags = flags | ((rqpn >> 28) & 3 ? IBV_WC_GRH : 0);
+	wc->byte_len = from_be32(cqe->byte_cnt);
+	wc->slid = overlaid ? 0 : from_be16(cqe->slid);
+	wc->sl = (rqpn >> 24) & 0xf;
+	wc->src_qp = rqpn & 0xffffff;
+	wc->dlid_path_bits = overlaid ? 0 : cqe->ml_path & 0x7f;
 	wc->pkey_index = from_be32(cqe->imm_inval_pkey) & 0xffff;
-}
-
-static void fill(struct smx_dv_cq *cq, const struct smx_cqe64 *cqe, struct ibv_wc *wc)
-{
-	wc->qp_num = smx_cqe_qpn(cqe);
-	wc->wc_flags = cq->cur_tag_flags;
-	switch (smx_cqe_op(cqe)) {
-	case SMX_CQE_REQ_ERR:
-	case SMX_CQE_RESP_ERR:
-		wc->vendor_err = ((const struct smx_err_cqe *)cqe)->vendor_err_synd;
-		return;
-	case SMX_CQE_REQ:
-		fill_send(cqe, wc);
-		break;
-	default:
-		fill_recv(cqe, wc);
-		break;
-	}
 	wc->vendor_err = 0;
-	wc->opcode = (enum ibv_wc_opcode)smx_cq_wc_opcode(cq, cqe);
 }
 
-/* The caller holds the lock. */
-static int poll_some(struct smx_dv_cq *cq, int num_entries, struct ibv_wc *wc)
+static inline void fill_plain(const struct smx_dv_cq *cq, const struct smx_cqe64 *cqe, uint64_t end, struct ibv_wc *wc)
 {
-	uint32_t ci = cq->ci;
-	struct smx_cqe64 *cqe;
-	uint64_t wr_id;
-	int n = 0;
+	uint8_t op = smx_cqe_end_op(end);
 
-	cq->cur_qp = NULL;
-	cq->cur_srq = NULL;
-	while (n < num_entries && (cqe = smx_cq_cqe(cq, cq->ci))) {
-		enum smx_cq_result r = smx_cq_take(cq, cqe, &wr_id, &wc[n].status);
-
-		if (r == SMX_CQ_UNKNOWN && n)
-			break;	/* what was read first is reported first */
-		if (r == SMX_CQ_DONE) {
-			wc[n].wr_id = wr_id;
-			fill(cq, cqe, &wc[n]);
-			n++;
-		}
-		smx_cq_consume(cq);
-		if (r == SMX_CQ_UNKNOWN) {
-			n = POLL_FAILED;
-			break;
-		}
+	wc->status = IBV_WC_SUCCESS;
+	wc->qp_num = smx_cqe_end_qpn(end);
+	if (op == SMX_CQE_REQ) {
+		fill_sent(cq, cqe, end, wc);
+	} else {
+		fill_recv(cq, cqe, end, wc);
+		wc->opcode = op == SMX_CQE_RESP_WR_IMM ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
 	}
-	if (cq->ci != ci)
-		smx_cq_tell_ci(cq);
+}
+
+static void fill_other(const struct smx_dv_cq *cq, const struct smx_cqe64 *cqe, uint64_t end, struct ibv_wc *wc)
+{
+	wc->qp_num = smx_cqe_end_qpn(end);
+	if (smx_cqe_is_error(cqe->op_own)) {
+		wc->wc_flags = cq->cur_tag_flags;
+		wc->vendor_err = ((const struct smx_err_cqe *)cqe)->vendor_err_synd;
+	} else if (smx_cqe_end_op(end) == SMX_CQE_REQ) {
+		fill_sent(cq, cqe, end, wc);
+	} else {
+		fill_recv(cq, cqe, end, wc);
+		wc->opcode = (enum ibv_wc_opcode)smx_cq_wc_opcode(cq, cqe);
+	}
+}
+
+/* The consumer index is ci from now on. RETURN n. */
+static inline int leave(struct smx_dv_cq *cq, uint32_t ci, int n)
+{
+	__atomic_store_n(&cq->ci, ci, __ATOMIC_RELAXED);
+	smx_cq_tell_ci(cq, ci);
+	smx_dv_unlock(&cq->lock);
 	return n;
 }
 
+/* CQEs of any kind, from position ci on, when n completions have been read. */
+static __attribute__((noinline)) int poll_any(struct smx_dv_cq *cq, int num_entries, struct ibv_wc *wc, int n,
+					      uint32_t ci)
+{
+	for (; n < num_entries; ci++) {
+		struct smx_cqe64 *cqe = smx_cq_entry(cq, ci);
+		uint64_t end = smx_cqe_load_end(cqe);
+		enum smx_cq_result r;
+
+		if (!smx_cq_has(cq, ci, end))
+			break;
+		if (smx_cq_take_plain(cq, cqe, end, &wc[n].wr_id)) {
+			fill_plain(cq, cqe, end, &wc[n++]);
+			continue;
+		}
+		r = smx_cq_take_other(cq, cqe, &wc[n].wr_id, &wc[n].status);
+		if (r == SMX_CQ_UNKNOWN)	/* what was read first is reported first */
+			return n ? leave(cq, ci, n) : leave(cq, ci + 1, POLL_FAILED);
+		if (r == SMX_CQ_DONE)
+			fill_other(cq, cqe, end, &wc[n++]);
+	}
+	return leave(cq, ci, n);
+}
+
+/* Nothing was there. */
+static __attribute__((noinline)) int poll_empty(struct smx_dv_cq *cq, int num_entries, struct ibv_wc *wc)
+{
+	if (num_entries <= 0 || !cq->idle || !cq->idle(cq))
+		return 0;
+	smx_dv_lock(&cq->lock);
+	return poll_any(cq, num_entries, wc, 0, cq->ci);
+}
+
+/* From the start. The caller holds the lock. */
+static __attribute__((noinline)) int poll_locked(struct smx_dv_cq *cq, int num_entries, struct ibv_wc *wc)
+{
+	int n = poll_any(cq, num_entries, wc, 0, cq->ci);
+
+	return n ? n : poll_empty(cq, num_entries, wc);
+}
+
+static __attribute__((noinline)) int poll_waiting(struct smx_dv_cq *cq, int num_entries, struct ibv_wc *wc)
+{
+	smx_dv_lock(&cq->lock);
+	return poll_locked(cq, num_entries, wc);
+}
+
+/* One plain completion takes no more than this: it saves no registers, as the functions of wqe_build.h, for all else is
+ * done by functions that it calls last. */
 int smx_dv_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 {
 	struct smx_dv_cq *cq = smx_dv_cq_of(ibcq);
-	int n;
+	uint32_t ci;
+	struct smx_cqe64 *cqe;
+	uint64_t end;
 
-	smx_dv_lock(&cq->lock);
-	n = poll_some(cq, num_entries, wc);
-	smx_dv_unlock(&cq->lock);
-	if (n || num_entries <= 0 || !cq->idle || !cq->idle(cq))
-		return n;
-	smx_dv_lock(&cq->lock);
-	n = poll_some(cq, num_entries, wc);
-	smx_dv_unlock(&cq->lock);
-	return n;
+	if (SMX_SELDOM(!smx_dv_lock_free(&cq->lock)))
+		return poll_waiting(cq, num_entries, wc);
+	ci = cq->ci;
+	cqe = smx_cq_entry(cq, ci);
+	end = smx_cqe_load_end(cqe);
+	if (num_entries <= 0 || !smx_cq_is_of_round(cq, ci, end)) {
+		smx_dv_unlock(&cq->lock);
+		return poll_empty(cq, num_entries, wc);
+	}
+	if (!smx_cq_take_plain(cq, cqe, end, &wc->wr_id))
+		return poll_locked(cq, num_entries, wc);
+	fill_plain(cq, cqe, end, wc);
+	ci++;
+	if (num_entries > 1 && smx_cq_has(cq, ci, smx_cqe_load_end(smx_cq_entry(cq, ci))))
+		return poll_any(cq, num_entries, wc, 1, ci);
+	return leave(cq, ci, 1);
 }
 
 int smx_dv_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
@@ -184,14 +221,13 @@ void smx_dv_cq_clean(struct smx_dv_cq *cq, uint32_t qpn, struct smx_dv_srq *srq)
 	uint32_t end, gone = 0;
 
 	smx_dv_lock(&cq->lock);
-	cq->cur_qp = NULL;
-	cq->cur_srq = NULL;
 	end = cq->ci;
-	while (smx_cq_cqe(cq, end))	/* one round further on, the owner bits differ */
+	/* One round further on, the owner bits differ. */
+	while (smx_cq_has(cq, end, smx_cqe_load_end(smx_cq_entry(cq, end))))
 		end++;
 	/* From the youngest down, so that what stays keeps its order. */
 	while (end-- != cq->ci) {
-		struct smx_cqe64 *cqe = smx_cq_cqe(cq, end);
+		const struct smx_cqe64 *cqe = smx_cq_entry(cq, end);
 
 		if (belongs(cqe, qpn, srq)) {
 			if (srq && is_responder(cqe) && from_be16(cqe->wqe_counter) < srq->wqe_count)
@@ -203,7 +239,7 @@ void smx_dv_cq_clean(struct smx_dv_cq *cq, uint32_t qpn, struct smx_dv_srq *srq)
 	}
 	if (gone) {
 		__atomic_store_n(&cq->ci, cq->ci + gone, __ATOMIC_RELAXED);
-		smx_cq_tell_ci(cq);
+		smx_cq_tell_ci(cq, cq->ci);
 	}
 	smx_dv_unlock(&cq->lock);
 }

@@ -29,8 +29,6 @@ struct smx_dv_cq {
 	struct smx_dv_lock lock;
 	/* the completion that the extended poll stands on */
 	struct smx_cqe64 *cur;
-	struct smx_dv_qp *cur_qp;
-	struct smx_dv_srq *cur_srq;
 	uint32_t cur_tag_flags;		/* IBV_WC_TM_* of cur */
 	uint32_t cur_wc_opcode;		/* enum ibv_wc_opcode of cur where the slot decides it */
 	uint64_t (*wallclock_ns)(struct smx_dv_cq *cq, uint64_t device_ts);

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/single_threaded.h>
 
 struct smx_dv_lock {
 	uintptr_t word;		/* 0, or who holds it */
@@ -30,9 +31,23 @@ static inline void smx_dv_wait_lock(struct smx_dv_lock *l, uintptr_t who)
 	}
 }
 
+/* RETURN false when somebody holds it. A process of one thread needs no locked instruction; glibc knows when it has
+ * one. */
+static inline bool smx_dv_lock_free(struct smx_dv_lock *l)
+{
+	if (!l->needed)
+		return true;
+	if (!__libc_single_threaded)
+		return smx_dv_try_lock(l, 1);
+	if (l->word)
+		return false;
+	l->word = 1;
+	return true;
+}
+
 static inline void smx_dv_lock(struct smx_dv_lock *l)
 {
-	if (l->needed)
+	if (!smx_dv_lock_free(l))
 		smx_dv_wait_lock(l, 1);
 }
 

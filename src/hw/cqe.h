@@ -6,6 +6,8 @@
 #ifndef SMX_HW_CQE_H
 #define SMX_HW_CQE_H
 
+#include <stdbool.h>
+
 #include "base/be.h"
 
 struct smx_cqe64 {
@@ -90,6 +92,49 @@ enum {
 	SMX_CQE_INLINE_32 = 1 << 2,	/* received data is in the CQE's own first 32 bytes */
 	SMX_CQE_INLINE_64 = 2 << 2,	/* received data is in the 64 bytes before it */
 };
+
+/* Is a CQE with this last byte a struct smx_err_cqe? */
+static inline bool smx_cqe_is_error(uint8_t op_own)
+{
+	return op_own >> 4 == SMX_CQE_REQ_ERR || op_own >> 4 == SMX_CQE_RESP_ERR;
+}
+
+/* The last eight bytes, which every kind of CQE has, are written and read as one word: sop_drop_qpn, wqe_counter,
+ * signature (0), op_own from its top down. */
+static inline uint64_t smx_cqe_end(uint32_t sop_drop_qpn, uint16_t wqe_counter, uint8_t op_own)
+{
+	return (uint64_t)sop_drop_qpn << 32 | (uint32_t)wqe_counter << 16 | op_own;
+}
+
+static inline void smx_cqe_store_end(struct smx_cqe64 *cqe, uint64_t end)
+{
+	be64_store_release(&cqe->sop_drop_qpn, end);
+}
+
+static inline uint64_t smx_cqe_load_end(const struct smx_cqe64 *cqe)
+{
+	return be64_load_acquire(&cqe->sop_drop_qpn);
+}
+
+static inline uint8_t smx_cqe_end_op(uint64_t end)	/* enum smx_cqe_op */
+{
+	return end >> 4 & 0xf;
+}
+
+static inline uint8_t smx_cqe_end_wqe_op(uint64_t end)
+{
+	return (uint8_t)(end >> 56);
+}
+
+static inline uint32_t smx_cqe_end_qpn(uint64_t end)
+{
+	return end >> 32 & 0xffffff;
+}
+
+static inline uint16_t smx_cqe_end_counter(uint64_t end)
+{
+	return (uint16_t)(end >> 16);
+}
 
 enum smx_cqe_syndrome {
 	SMX_SYND_NONE = 0,

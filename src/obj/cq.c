@@ -35,12 +35,9 @@ static uint8_t owner_bit(uint32_t i, uint32_t count)
 
 /* CQEs that the program has not consumed, by its doorbell record. A record that cannot be true
  * shows as a huge number. */
-static uint32_t read_unconsumed(struct smx_cq *cq)
+static uint32_t unconsumed_of(const struct smx_cq *cq)
 {
-	uint32_t unconsumed = (cq->pi - be32_load_acquire(cq->attr.dbrec)) & INDEX_MASK;
-
-	cq->ci_seen = cq->pi - unconsumed;
-	return unconsumed;
+	return (cq->pi - be32_load_acquire(cq->attr.dbrec)) & INDEX_MASK;
 }
 
 static int check_attr(struct smx_dev *dev, const void *buf, uint32_t count, uint32_t cqe_bytes,
@@ -96,7 +93,7 @@ int smx_cq_resize(struct smx_dev *dev, struct smx_cq *cq, void *buf, uint32_t cq
 
 	if (err)
 		return err;
-	unconsumed = read_unconsumed(cq);
+	unconsumed = unconsumed_of(cq);
 	/* Without a consumer index to trust, what the old ring still holds is all that can be
 	 * told. */
 	if (unconsumed > cq->attr.cqe_count)
@@ -116,6 +113,7 @@ int smx_cq_resize(struct smx_dev *dev, struct smx_cq *cq, void *buf, uint32_t cq
 	}
 	cq->attr.buf = buf;
 	cq->attr.cqe_count = cqe_count;
+	cq->room = 0;
 	return 0;
 }
 
@@ -163,54 +161,61 @@ static void overrun(struct smx_dev *dev, struct smx_cq *cq)
 	dev->attr.env.async_event(IBV_EVENT_CQ_ERR, cq->attr.cookie, dev->attr.env.arg);
 }
 
-static bool has_room(struct smx_dev *dev, struct smx_cq *cq)
+/* RETURN how many CQEs fit; 0 also when one was lost before. */
+static uint32_t room_of(struct smx_cq *cq)
 {
+	uint32_t unconsumed;
+
 	if (cq->attr.ignore_overrun)
-		return true;
-	if (cq->overrun)
-		return false;
-	if (cq->pi - cq->ci_seen < cq->attr.cqe_count || read_unconsumed(cq) < cq->attr.cqe_count)
-		return true;
-	overrun(dev, cq);
-	return false;
+		return cq->attr.cqe_count;
+	unconsumed = unconsumed_of(cq);
+	return cq->overrun || unconsumed > cq->attr.cqe_count ? 0 : cq->attr.cqe_count - unconsumed;
 }
 
-struct smx_cqe64 *smx_cq_begin(struct smx_dev *dev, struct smx_cq *cq)
+bool smx_cq_is_quiet(struct smx_cq *cq)
 {
-	return has_room(dev, cq) ? cqe_at(cq->attr.buf, cq->attr.cqe_count, cq->attr.cqe_bytes, cq->pi) : NULL;
+	return !cq->armed && (cq->room || room_of(cq));
 }
 
-void smx_cq_end(struct smx_dev *dev, struct smx_cq *cq, struct smx_cqe64 *cqe, uint8_t op_own, const void *inline_data)
+uint32_t smx_cq_find_room(struct smx_dev *dev, struct smx_cq *cq)
 {
-	bool error = op_own >> 4 == SMX_CQE_REQ_ERR || op_own >> 4 == SMX_CQE_RESP_ERR;
+	uint32_t room = room_of(cq);
 
-	assert(!(op_own & SMX_CQE_OWNER));
-	if (!error)	/* an error CQE has its syndromes there */
-		cqe->timestamp = to_be64(smx_now(dev));
-	cqe->signature = 0;
-	if (inline_data && op_own & SMX_CQE_INLINE_32) {
-		memcpy(cqe, inline_data, 32);
-	} else if (inline_data) {
-		assert(cq->attr.cqe_bytes == 128 && op_own & SMX_CQE_INLINE_64);
-		memcpy(cqe - 1, inline_data, 64);
+	if (!room && !cq->overrun)
+		overrun(dev, cq);
+	return room;
+}
+
+void smx_cq_put_data(const struct smx_cq *cq, struct smx_cqe64 *cqe, uint8_t op_own, const void *data)
+{
+	if (op_own & SMX_CQE_INLINE_32) {
+		memcpy(cqe, data, 32);
+		return;
 	}
-	__atomic_store_n(&cqe->op_own, op_own | owner_bit(cq->pi, cq->attr.cqe_count), __ATOMIC_RELEASE);
-	cq->pi++;
-	if (error || op_own & SMX_CQE_SOLICITED)
-		cq->solicited_pi = cq->pi;
-	if (cq->armed && (cq->solicited_pi == cq->pi || !cq->armed_solicited_only))
+	assert(cq->attr.cqe_bytes == 128 && op_own & SMX_CQE_INLINE_64);
+	memcpy(cqe - 1, data, 64);
+}
+
+void smx_cq_announce(struct smx_dev *dev, struct smx_cq *cq)
+{
+	if (cq->solicited_pi == cq->pi || !cq->armed_solicited_only)
 		fire(dev, cq, cq->pi);
 }
 
 bool smx_cq_put(struct smx_dev *dev, struct smx_cq *cq, const struct smx_cqe64 *cqe,
 		const void *inline_data)
 {
-	struct smx_cqe64 *to = smx_cq_begin(dev, cq);
+	uint8_t op_own = (uint8_t)(cqe->op_own & ~SMX_CQE_OWNER);
+	struct smx_cqe64 *to = smx_cq_next(dev, cq);
 
 	if (!to)
 		return false;
-	memcpy(to, cqe, offsetof(struct smx_cqe64, op_own));
-	smx_cq_end(dev, cq, to, (uint8_t)(cqe->op_own & ~SMX_CQE_OWNER), inline_data);
+	memcpy(to, cqe, offsetof(struct smx_cqe64, sop_drop_qpn));
+	if (!smx_cqe_is_error(op_own))	/* which has its syndromes there */
+		to->timestamp = to_be64(smx_now(dev));
+	if (inline_data)
+		smx_cq_put_data(cq, to, op_own, inline_data);
+	smx_cq_end(dev, cq, to, from_be32(cqe->sop_drop_qpn), from_be16(cqe->wqe_counter), op_own);
 	return true;
 }
 

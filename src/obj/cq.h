@@ -3,6 +3,8 @@
 #ifndef SMX_OBJ_CQ_H
 #define SMX_OBJ_CQ_H
 
+#include <assert.h>
+
 #include "hw/cqe.h"
 #include "obj/device.h"
 
@@ -12,12 +14,12 @@ struct smx_cq {
 	uint32_t pi;		/* CQEs ever written */
 	uint32_t users;		/* queue pairs and SRQs that complete here */
 	bool armed, armed_solicited_only;
+	uint32_t room;		/* CQEs that fit before the doorbell record is to be read again; 0: not known */
 	uint32_t arm_seen;	/* pi when the last event was raised */
 	bool overrun;		/* a CQE was lost: the queue is in error */
 	bool fired;		/* an event was raised; fired_sn is its arm's sequence number */
 	uint8_t arm_sn, fired_sn;
 	uint32_t solicited_pi;	/* pi after the last solicited or error CQE */
-	uint32_t ci_seen;	/* consumer index when the doorbell record was last read, as wide as pi */
 	struct smx_list_link watched;	/* the device itself looks for new arm words in its doorbell record */
 	uint32_t arm_word;	/* watched: the one taken last */
 };
@@ -27,16 +29,64 @@ int smx_cq_resize(struct smx_dev *dev, struct smx_cq *cq, void *buf, uint32_t cq
 int smx_cq_destroy(struct smx_dev *dev, struct smx_cq *cq);
 void smx_cq_arm(struct smx_dev *dev, struct smx_cq *cq, uint32_t arm_word);
 
-/* Writes *cqe (op_own without the owner bit; timestamp is filled in here) and, when inline_data is not
- * NULL, its 32 or 64 bytes as op_own says. The owner byte goes last, with release order. Raises the event if armed.
- * A full queue raises IBV_EVENT_CQ_ERR. RETURN whether it was written. */
+/* RETURN how many CQEs fit. Raises IBV_EVENT_CQ_ERR, once, when it is none. */
+uint32_t smx_cq_find_room(struct smx_dev *dev, struct smx_cq *cq);
+/* An armed queue has one more CQE. */
+void smx_cq_announce(struct smx_dev *dev, struct smx_cq *cq);
+
+/* RETURN where the next CQE lies; NULL when the queue is full. */
+static inline struct smx_cqe64 *smx_cq_next(struct smx_dev *dev, struct smx_cq *cq)
+{
+	uint8_t *end;
+
+	if (__builtin_expect(!cq->room, 0) && !(cq->room = smx_cq_find_room(dev, cq)))
+		return NULL;
+	/* Of a 128-byte entry it is the last half. */
+	end = (uint8_t *)cq->attr.buf + (size_t)((cq->pi & (cq->attr.cqe_count - 1)) + 1) * cq->attr.cqe_bytes;
+	return (struct smx_cqe64 *)(void *)(end - sizeof(struct smx_cqe64));
+}
+
+/* A CQE is written in two steps, where it lies: a copy of what was just put together would wait for each of its stores.
+ * begin() returns it with a time stamp and zeros, of which all but the last eight bytes are the caller's until end();
+ * NULL when the queue is full. */
+static inline struct smx_cqe64 *smx_cq_begin(struct smx_dev *dev, struct smx_cq *cq)
+{
+	uint64_t now = smx_now(dev);
+	struct smx_cqe64 *cqe = smx_cq_next(dev, cq);
+
+	if (!cqe)
+		return NULL;
+	memset(cqe, 0, offsetof(struct smx_cqe64, timestamp));
+	cqe->timestamp = to_be64(now);
+	return cqe;
+}
+
+/* Received data into the CQE: 32 or 64 bytes, as op_own says. */
+void smx_cq_put_data(const struct smx_cq *cq, struct smx_cqe64 *cqe, uint8_t op_own, const void *data);
+
+/* Stores the last eight bytes at once and with release order; raises the event if the queue is armed. op_own is without
+ * the owner bit. */
+static inline void smx_cq_end(struct smx_dev *dev, struct smx_cq *cq, struct smx_cqe64 *cqe, uint32_t sop_drop_qpn,
+			      uint16_t wqe_counter, uint8_t op_own)
+{
+	/* Which round round the ring it belongs to. */
+	uint8_t owner = cq->pi & cq->attr.cqe_count ? SMX_CQE_OWNER : 0;
+
+	assert(!(op_own & SMX_CQE_OWNER));
+	smx_cqe_store_end(cqe, smx_cqe_end(sop_drop_qpn, wqe_counter, op_own | owner));
+	cq->pi++;
+	cq->room--;
+	if (op_own & SMX_CQE_SOLICITED || smx_cqe_is_error(op_own))
+		cq->solicited_pi = cq->pi;
+	if (__builtin_expect(cq->armed, 0))
+		smx_cq_announce(dev, cq);
+}
+
+/* The same with a CQE that is at hand; inline_data may be NULL. RETURN whether it was written. */
 bool smx_cq_put(struct smx_dev *dev, struct smx_cq *cq, const struct smx_cqe64 *cqe, const void *inline_data);
 
-/* The same in two steps, for who writes the fields where the CQE lies: a copy of what was just put together waits for
- * each of its stores. begin() returns it, NULL when the queue is full; all but the last byte is the caller's until
- * end(). */
-struct smx_cqe64 *smx_cq_begin(struct smx_dev *dev, struct smx_cq *cq);
-void smx_cq_end(struct smx_dev *dev, struct smx_cq *cq, struct smx_cqe64 *cqe, uint8_t op_own, const void *inline_data);
+/* Would a CQE of a success find room and wake nobody? */
+bool smx_cq_is_quiet(struct smx_cq *cq);
 
 /* An error CQE, filled from the check's row. opcode 0xD or 0xE by where->is_recv. */
 bool smx_cq_put_error(struct smx_dev *dev, struct smx_cq *cq, smx_outcome check, const struct smx_where *where,

@@ -170,29 +170,38 @@ void smx_req_timer(struct smx_dev *dev, struct smx_qp *qp)
 
 /* ------------------------------------------------------------------ completing */
 
-void smx_comp_put(struct smx_dev *dev, struct smx_qp *qp, const struct smx_comp *c)
+static __attribute__((noinline)) void put_cqe(struct smx_dev *dev, struct smx_qp *qp, const struct smx_comp *c)
 {
-	struct smx_cq *cq = qp->attr.send_cq;
+	struct smx_cqe64 *cqe = smx_cq_begin(dev, qp->attr.send_cq);
 	uint8_t op_own = SMX_CQE_REQ << 4;
-	struct smx_cqe64 *cqe;
 
-	if (qp->rndv)
-		smx_rndv_completed(dev, qp, c->at, c->bytes, false);
-	if (!(c->fm_ce_se & SMX_CTRL_CQ_UPDATE))
-		return;
-	cqe = smx_cq_begin(dev, cq);
 	if (!cqe) {
 		smx_qp_lost_completion(dev, qp);
 		return;
 	}
-	memset(cqe, 0, offsetof(struct smx_cqe64, op_own));
 	cqe->srqn_uidx = to_be32(qp->attr.user_index);
-	cqe->byte_cnt = to_be32(smx_op_is_read(c->opcode) ? c->bytes : 0);
-	cqe->sop_drop_qpn = to_be32((uint32_t)c->opcode << 24 | qp->qpn);
-	cqe->wqe_counter = to_be16((uint16_t)c->at);
-	if (c->inline_bytes)
+	if (smx_op_is_read(c->opcode))
+		cqe->byte_cnt = to_be32(c->bytes);
+	if (__builtin_expect(c->inline_bytes, 0)) {
 		op_own |= c->inline_bytes <= 32 ? SMX_CQE_INLINE_32 : SMX_CQE_INLINE_64;
-	smx_cq_end(dev, cq, cqe, op_own, c->inline_bytes ? c->inline_data : NULL);
+		smx_cq_put_data(qp->attr.send_cq, cqe, op_own, c->inline_data);
+	}
+	smx_cq_end(dev, qp->attr.send_cq, cqe, (uint32_t)c->opcode << 24 | qp->qpn, (uint16_t)c->at, op_own);
+}
+
+static __attribute__((noinline)) void put_rndv(struct smx_dev *dev, struct smx_qp *qp, const struct smx_comp *c)
+{
+	smx_rndv_completed(dev, qp, c->at, c->bytes, false);
+	if (c->fm_ce_se & SMX_CTRL_CQ_UPDATE)
+		put_cqe(dev, qp, c);
+}
+
+void smx_comp_put(struct smx_dev *dev, struct smx_qp *qp, const struct smx_comp *c)
+{
+	if (__builtin_expect(qp->rndv != NULL, 0))
+		put_rndv(dev, qp, c);
+	else if (c->fm_ce_se & SMX_CTRL_CQ_UPDATE)
+		put_cqe(dev, qp, c);
 }
 
 void smx_comp_done(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st,

@@ -106,7 +106,8 @@ static void ownership_over_many_rounds(void **state)
 			assert_null(take(r, true));
 			if (round == 500) {	/* as if 2^32 - 6 CQEs had gone by */
 				memset(r->buf, 0xf1, 8 * bytes);
-				r->ci = r->cq->pi = r->cq->ci_seen = UINT32_MAX - 7;
+				r->ci = r->cq->pi = UINT32_MAX - 7;
+				r->cq->room = 0;
 				be32_store_release(r->dbrec, r->ci & 0xffffff);
 				for (uint32_t i = 0; i < 8; i++)	/* the round before */
 					r->buf[(i + 1) * bytes - 1] = 0;
@@ -160,6 +161,25 @@ static void consumer_index_in_time_avoids_overflow(void **state)
 		assert_true(put(r, i, 0));
 	be32_store_release(r->dbrec, 100);
 	assert_false(put(r, 4, 0));
+	ring_free(r);
+}
+
+static void the_room_of_a_ring_is_not_that_of_the_next(void **state)
+{
+	struct ring *r = ring_new(8, 64, false);
+	uint8_t *small = ring_buf(4, 64);
+	(void)state;
+
+	assert_true(put(r, 0, 0));	/* there is room for 7 more */
+	assert_int_equal(smx_cq_resize(&r->w->dev, r->cq, small, 4), 0);
+	for (uint32_t i = 1; i < 4; i++)
+		assert_true(put(r, i, 0));
+	assert_false(put(r, 4, 0));
+	/* One that lost a completion is not moved, and writes no more. */
+	be32_store_release(r->dbrec, 4);
+	assert_int_equal(smx_cq_resize(&r->w->dev, r->cq, r->buf, 8), EINVAL);
+	assert_false(put(r, 5, 0));
+	free(small);
 	ring_free(r);
 }
 
@@ -416,6 +436,7 @@ int main(void)
 		cmocka_unit_test(ownership_over_many_rounds),
 		cmocka_unit_test(overflow_is_an_error_once),
 		cmocka_unit_test(consumer_index_in_time_avoids_overflow),
+		cmocka_unit_test(the_room_of_a_ring_is_not_that_of_the_next),
 		cmocka_unit_test(ignore_overrun_never_looks_at_the_index),
 		cmocka_unit_test(events),
 		cmocka_unit_test(error_entries),
