@@ -6,7 +6,7 @@ set -euo pipefail
 packages=(
 	gcc clang cmake ninja-build pkg-config xz-utils pandoc
 	libibverbs-dev ibverbs-providers libcmocka-dev libclang-rt-dev libjansson-dev liblzma-dev
-	ibverbs-utils perftest python3-pyverbs ucx-utils libfabric-bin valgrind iproute2
+	ibverbs-utils perftest python3-pyverbs ucx-utils libfabric-bin dapl2-utils valgrind iproute2
 )
 
 missing=()

@@ -291,12 +291,6 @@ static void run_ready(struct smx_dev *dev)
 	}
 }
 
-/* There is nobody that could have sent something. */
-static bool is_still(const struct smx_port *port)
-{
-	return port->immediate && (!port->bell || __atomic_load_n(port->bell, __ATOMIC_ACQUIRE) == port->bell_seen);
-}
-
 bool smx_dev_is_ready(const struct smx_dev *dev)
 {
 	return dev->ready_head;
@@ -313,7 +307,7 @@ bool smx_dev_has_news(const struct smx_dev *dev)
 
 	if (dev->ready_head)
 		return true;
-	return port->ops->has_news ? port->ops->has_news(port) : !is_still(port);
+	return port->ops->has_news ? port->ops->has_news(port) : !smx_port_is_still(port);
 }
 
 uint64_t smx_dev_turn(struct smx_dev *dev)
@@ -328,7 +322,7 @@ uint64_t smx_dev_turn(struct smx_dev *dev)
 	 * timers that say that they have not: a process may have been stopped for a while. */
 	for (;;) {
 		run_ready(dev);
-		if (!is_still(port))
+		if (!smx_port_is_still(port))
 			arrival = port->ops->poll(port, port->untimed ? 0 : smx_now(dev));
 		if (dev->timers)
 			smx_timer_run(dev, smx_now(dev), smx_req_timer);

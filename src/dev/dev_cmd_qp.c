@@ -285,6 +285,10 @@ int smx_cmd_modify_qp(struct smx_dev *dev, struct smx_qp *qp, const struct ibv_q
 		return smx_refuse(log_of(dev), SMX_CHECK_OBJECT_ARG,
 				  &(struct smx_where){ .qpn = qp->qpn, .cookie = qp->attr.cookie },
 				  "the path of IBV_QP_AV is missing");
+	/* An answer that has come counts, though nobody has looked at it yet: the peer may have told the program of
+	 * what it answers by another way. */
+	if (to == IBV_QPS_ERR && qp->state != IBV_QPS_ERR)
+		smx_dev_turn(dev);
 	set_attributes(qp, attr, mask, path);
 	enter(dev, qp, to);
 	smx_direct_publish(dev, qp);

@@ -15,6 +15,7 @@
 
 #include "base/bits.h"
 #include "dev/sq_local.h"
+#include "dev/sq_plain.h"
 #include "xport/xport.h"
 
 /* One WQE being read. */
@@ -421,67 +422,6 @@ static smx_outcome check_control(const struct fetch *f, uint32_t word0, uint32_t
 	return refuse(f, SMX_CHECK_WQE_OPCODE, "opcode 0x%02x", f->out->opcode);
 }
 
-/* A 32-bit word of a WQE. The program may change it while we look, so it is read once. */
-static inline uint32_t word_at(const uint8_t *wqe, uint32_t off)
-{
-	return be32toh(__atomic_load_n((const uint32_t *)(const void *)(wqe + off), __ATOMIC_RELAXED));
-}
-
-static inline uint64_t long_at(const uint8_t *wqe, uint32_t off)
-{
-	return be64toh(__atomic_load_n((const uint64_t *)(const void *)(wqe + off), __ATOMIC_RELAXED));
-}
-
-/* The request's only data segment: a pointer, or inline data that lies together. RETURN false when it is something else
- * after all. */
-static inline bool fetch_only_data(const struct smx_sq *sq, const uint8_t *seg, uint32_t ds, struct smx_send_req *out)
-{
-	uint32_t count = word_at(seg, 0), bytes = count & ~SMX_INLINE_SEG;
-	const uint8_t *data = seg + sizeof(struct smx_wqe_inline);
-	struct smx_sge *sge = &out->sge[0];
-
-	if (count & SMX_INLINE_SEG) {
-		if (out->opcode != SMX_OP_RDMA_WRITE || bytes > ds * SMX_WQE_DS ||
-		    (sizeof(struct smx_wqe_inline) + bytes + SMX_WQE_DS - 1) / SMX_WQE_DS != ds ||
-		    bytes > (uint64_t)(sq->buf + (size_t)sq->bb_count * SMX_WQE_BB - data))
-			return false;
-		sge->va = (uintptr_t)data;
-	} else if (ds == 1) {
-		sge->va = long_at(seg, 8);
-		sge->key = word_at(seg, 4);
-	} else {
-		return false;
-	}
-	sge->is_host = count & SMX_INLINE_SEG;
-	sge->length = bytes;
-	out->length = bytes;
-	out->sge_count = 1;
-	return bytes != 0;
-}
-
-/* WRITE and READ with one data segment, the commonest of all: what has no fault is recognised by few comparisons.
- * RETURN false for all else. */
-static inline bool fetch_one_sge(const struct smx_qp *qp, uint32_t at, uint32_t word0, uint32_t word1,
-				 struct smx_send_req *out)
-{
-	enum smx_qp_type type = qp->attr.type;
-	const struct smx_sq *sq = &qp->sq;
-	uint32_t av_ds = type == SMX_QP_DCI ? sizeof(struct smx_wqe_av) / SMX_WQE_DS : 0, ds = word1 & 0xff;
-	uint32_t mask = sq->bb_count * SMX_WQE_BB - 1, base = at * SMX_WQE_BB & mask;
-	const uint8_t *raddr = sq->buf + ((base + (1 + av_ds) * SMX_WQE_DS) & mask);
-
-	if ((type != SMX_QP_RC && type != SMX_QP_DCI) || word1 >> 8 != qp->qpn || qp->attr.wq_signature ||
-	    (out->opcode != SMX_OP_RDMA_WRITE && out->opcode != SMX_OP_RDMA_READ) ||
-	    (word0 >> 8 & 0xffff) != (at & 0xffff) || ds < 3 + av_ds || ds > SMX_WQE_DS_MAX || (sq->pi - at) * 4 < ds)
-		return false;
-	out->av = av_ds ? (const void *)(sq->buf + base + SMX_WQE_DS) : NULL;
-	if (out->av && !(from_be32(out->av->dqp_dct) & SMX_AV_EXTENDED))
-		return false;
-	out->raddr = long_at(raddr, 0);
-	out->rkey = word_at(raddr, 8);
-	return fetch_only_data(sq, raddr + SMX_WQE_DS, ds - 2 - av_ds, out);
-}
-
 static __attribute__((noinline)) smx_outcome fetch_any(struct smx_dev *dev, struct smx_qp *qp, uint32_t at,
 						       uint32_t word0, uint32_t word1, struct smx_send_req *out)
 {
@@ -521,22 +461,27 @@ static __attribute__((noinline)) smx_outcome fetch_any(struct smx_dev *dev, stru
 	}
 }
 
-/* A field is read as wide as builders store it: the processor hands over what has just been stored only whole. */
 smx_outcome smx_sq_fetch(struct smx_dev *dev, struct smx_qp *qp, uint32_t at,
 			 struct smx_send_req *out)
 {
-	const uint8_t *wqe = qp->sq.buf + (at & (qp->sq.bb_count - 1)) * SMX_WQE_BB;
-	const struct smx_wqe_ctrl *ctrl = (const void *)wqe;
-	uint32_t word0 = word_at(wqe, 0), word1 = word_at(wqe, 4), ds = bits_get(word1, 5, 0);
+	struct smx_wqe_words w = smx_wqe_words(qp, at);
+	uint32_t ds = bits_get(w.qpn_ds, 5, 0);
+	struct smx_plain_req plain;
 
 	out->index = (uint16_t)at;
 	out->bb_count = ds ? (uint8_t)((ds + 3) / 4) : 1;
-	out->opcode = (uint8_t)word0;
-	out->opmod = (uint8_t)(word0 >> 24);
-	out->fm_ce_se = ctrl->fm_ce_se;
-	out->stream = from_be16(ctrl->dci_stream);
-	memcpy(&out->imm, &ctrl->imm, sizeof(out->imm));
-	if (fetch_one_sge(qp, at, word0, word1, out))
-		return SMX_CHECK_NONE;
-	return fetch_any(dev, qp, at, word0, word1, out);
+	out->opcode = (uint8_t)w.opcode;
+	out->opmod = (uint8_t)(w.opcode >> 24);
+	out->fm_ce_se = w.ctrl->fm_ce_se;
+	out->stream = from_be16(w.ctrl->dci_stream);
+	memcpy(&out->imm, &w.ctrl->imm, sizeof(out->imm));
+	if (!smx_sq_plain(qp, at, qp->sq.pi, w, &plain))
+		return fetch_any(dev, qp, at, w.opcode, w.qpn_ds, out);
+	out->av = plain.av;
+	out->raddr = plain.raddr;
+	out->rkey = plain.rkey;
+	out->length = plain.sge.length;
+	out->sge_count = 1;
+	out->sge[0] = plain.sge;
+	return SMX_CHECK_NONE;
 }

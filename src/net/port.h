@@ -130,6 +130,12 @@ static inline void smx_port_recall(struct smx_port *port, const struct smx_recal
 		port->ops->recall(port, what);
 }
 
+/* There is nobody that could have sent something. */
+static inline bool smx_port_is_still(const struct smx_port *port)
+{
+	return port->immediate && (!port->bell || __atomic_load_n(port->bell, __ATOMIC_ACQUIRE) == port->bell_seen);
+}
+
 enum { SMX_PORT_OWN_BYTES = (1 << 24) / SMX_PORT_NUMBERS / 8 };
 
 static inline bool smx_port_is_own(const struct smx_port *port, uint32_t qpn)

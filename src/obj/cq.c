@@ -161,19 +161,29 @@ static void overrun(struct smx_dev *dev, struct smx_cq *cq)
 	dev->attr.env.async_event(IBV_EVENT_CQ_ERR, cq->attr.cookie, dev->attr.env.arg);
 }
 
-uint32_t smx_cq_find_room(struct smx_dev *dev, struct smx_cq *cq)
+/* RETURN how many CQEs fit; 0 also when one was lost before. */
+static uint32_t room_of(struct smx_cq *cq)
 {
 	uint32_t unconsumed;
 
 	if (cq->attr.ignore_overrun)
 		return cq->attr.cqe_count;
-	if (cq->overrun)
-		return 0;
 	unconsumed = unconsumed_of(cq);
-	if (unconsumed < cq->attr.cqe_count)
-		return cq->attr.cqe_count - unconsumed;
-	overrun(dev, cq);
-	return 0;
+	return cq->overrun || unconsumed > cq->attr.cqe_count ? 0 : cq->attr.cqe_count - unconsumed;
+}
+
+bool smx_cq_is_quiet(struct smx_cq *cq)
+{
+	return !cq->armed && (cq->room || room_of(cq));
+}
+
+uint32_t smx_cq_find_room(struct smx_dev *dev, struct smx_cq *cq)
+{
+	uint32_t room = room_of(cq);
+
+	if (!room && !cq->overrun)
+		overrun(dev, cq);
+	return room;
 }
 
 void smx_cq_put_data(const struct smx_cq *cq, struct smx_cqe64 *cqe, uint8_t op_own, const void *data)

@@ -85,6 +85,9 @@ static inline void smx_cq_end(struct smx_dev *dev, struct smx_cq *cq, struct smx
 /* The same with a CQE that is at hand; inline_data may be NULL. RETURN whether it was written. */
 bool smx_cq_put(struct smx_dev *dev, struct smx_cq *cq, const struct smx_cqe64 *cqe, const void *inline_data);
 
+/* Would a CQE of a success find room and wake nobody? */
+bool smx_cq_is_quiet(struct smx_cq *cq);
+
 /* An error CQE, filled from the check's row. opcode 0xD or 0xE by where->is_recv. */
 bool smx_cq_put_error(struct smx_dev *dev, struct smx_cq *cq, smx_outcome check, const struct smx_where *where,
 		      uint32_t srqn);

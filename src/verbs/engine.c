@@ -116,6 +116,34 @@ static void set_due(uint64_t due_ns)
 	smx_engine_thread_wake();
 }
 
+/* Completion events are told when the turn is over: whoever waits for one is woken, on this processor perhaps, and must
+ * not find that the answer to the message he hears of has not left. Inside. */
+static struct smx_vcq *raised, **raised_last = &raised;
+
+static void env_cq_event(void *cookie, void *arg)
+{
+	struct smx_vcq *vcq = cookie;
+
+	(void)arg;
+	if (vcq->raised++)
+		return;
+	*raised_last = vcq;
+	raised_last = &vcq->raised_next;
+}
+
+static __attribute__((noinline)) void tell_raised(void)
+{
+	struct smx_vcq *vcq;
+
+	while ((vcq = raised)) {
+		raised = vcq->raised_next;
+		vcq->raised_next = NULL;
+		for (; vcq->raised; vcq->raised--)
+			smx_event_cq(vcq);
+	}
+	raised_last = &raised;
+}
+
 static void ring_device(struct smx_ring *ring)
 {
 	switch (ring->kind) {
@@ -192,6 +220,8 @@ void smx_engine_turn(void)
 	if (__atomic_load_n(&smx_engine.watched, __ATOMIC_RELAXED))
 		smx_engine_look(false);
 	set_due(smx_dev_turn(smx_engine.dev));
+	if (raised)
+		tell_raised();
 	if (*smx_engine.host_changes != smx_engine.host_seen)
 		follow_host();
 }
@@ -268,20 +298,31 @@ static void listen_again(void)
 		smx_engine_turn();
 }
 
+/* Is a turn wanted that whoever rings should take? What is due later, the thread sees to. */
+static inline bool is_turn_due(void)
+{
+	return smx_engine.watched || (smx_engine.due_ns != UINT64_MAX && !(smx_engine.due_ns && smx_engine.has_thread));
+}
+
 void smx_engine_ring(struct smx_ring *ring)
 {
 	bool left = false;
 
-	if (try_enter())
+	if (try_enter()) {
+		if (ring->kind == SMX_RING_SQ && !is_turn_due() && smx_dev_visit_sq(smx_engine.dev, ring->obj)) {
+			leave();
+			return;
+		}
 		ring_device(ring);
-	else if (leave_ring(ring))
+	} else if (leave_ring(ring)) {
 		return;
-	else
+	} else {
 		left = true;
+	}
 	count_visit();
 	/* Mostly nobody waits for a receive. */
 	if (ring->kind == SMX_RING_SQ || ring->kind == SMX_RING_CQ || left || smx_engine.watched ||
-	    smx_dev_is_ready(smx_engine.dev))
+	    smx_dev_is_ready(smx_engine.dev) || raised)
 		smx_engine_turn();
 	if (ring->kind == SMX_RING_CQ && smx_engine.deaf)
 		listen_again();
@@ -453,12 +494,6 @@ static uint64_t env_now(void *arg)
 {
 	(void)arg;
 	return smx_fast_clock_ns(&smx_engine.clock);
-}
-
-static void env_cq_event(void *cookie, void *arg)
-{
-	(void)arg;
-	smx_event_cq(cookie);
 }
 
 static void env_async_event(enum ibv_event_type type, void *cookie, void *arg)

@@ -118,6 +118,8 @@ struct smx_vcq {
 	struct smx_queue_mem ring_mem, dbrec_mem;
 	struct smx_vpd *parent;		/* parent domain its memory came from, or NULL */
 	struct smx_events comp_events, async_events;	/* for get_cq_event, get_async_event */
+	struct smx_vcq *raised_next;	/* whose events are told at the end of the turn; see engine.c */
+	uint32_t raised;		/* how many */
 	uint32_t cqe_bytes;
 	bool basic;			/* of ibv_create_cq: it has no extended poll */
 	bool dv_owned;			/* mlx5dv_init_obj gave it away: the program consumes, dv.ci is stale */

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "xport/direct.h"
+#include "xport/direct_here.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-#include "xport/responder.h"
 
 enum {
 	PART_BYTES = 1 << 20,	/* copied between two looks at the budget */
@@ -13,21 +11,14 @@ enum {
 
 /* ------------------------------------------------------------------ what others may do */
 
-/* The first request to a queue pair in RTR raises an event, and so is a frame. */
-static inline bool is_able(const struct smx_qp *qp)
+static uint32_t rights_of(const struct smx_qp *qp)
 {
-	return qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
-	       (qp->state == IBV_QPS_RTR && (qp->attr.type == SMX_QP_DCT || qp->resp->established));
-}
+	uint32_t rights = 0;
 
-static inline uint32_t rights_of(const struct smx_qp *qp)
-{
-	bool reads = qp->attr.type == SMX_QP_DCT || qp->cur.max_dest_rd_atomic;
-	uint32_t rights = smx_direct_rights(qp->cur.qp_access_flags);
-
-	if (!is_able(qp))
-		return 0;
-	return reads ? rights : rights & SMX_MAY_WRITE;
+	for (uint32_t right = SMX_MAY_WRITE; right <= SMX_MAY_ATOMIC; right <<= 1)
+		if (smx_direct_grants(qp, right))
+			rights |= right;
+	return rights;
 }
 
 /* Whose memory an XRC request is about only its receive queue tells, so XRC is not among them. */
@@ -65,14 +56,9 @@ void smx_direct_withdraw(struct smx_dev *dev, const struct smx_qp *qp)
 
 /* A request that is being carried out. */
 struct job {
-	struct smx_dev *dev;
-	struct smx_qp *qp;
-	struct smx_requester *st;
+	struct smx_direct d;
 	const struct smx_send_req *req;
 	uint32_t at;			/* block counter of its WQE */
-	uint32_t right;			/* the enum smx_port_right that it needs */
-	uint32_t dst_qpn;
-	uint64_t dc_key;		/* DC */
 	uint8_t *there;			/* the target's memory, in this process; NULL: the port is asked for it */
 	uint8_t *flat;			/* the requester's own lies together here; NULL: walk says where it is */
 	struct smx_walk *walk;
@@ -87,89 +73,35 @@ static uint32_t right_of(uint8_t opcode)
 	return opcode == SMX_OP_RDMA_READ ? SMX_MAY_READ : SMX_MAY_ATOMIC;
 }
 
-/* Fills in whom it is for. RETURN false for requests that always take a frame. */
-static inline bool address(struct job *j)
-{
-	const struct smx_qp *qp = j->qp;
-
-	if (qp->attr.type == SMX_QP_RC) {
-		j->dst_qpn = qp->cur.dest_qp_num;
-		j->dc_key = 0;
-		return true;
-	}
-	/* With a source that is none it is refused, as a frame. */
-	if (qp->attr.type != SMX_QP_DCI || !smx_av_has_source(j->dev, j->req->av))
-		return false;
-	j->dst_qpn = from_be32(j->req->av->dqp_dct) & 0xffffff;
-	j->dc_key = from_be64(j->req->av->dc_key);
-	return true;
-}
-
-/* Has the responder answered to a number of this sender's before? A connection whose ends were given different ones is
- * to fail as it does on a wire. */
-static inline bool is_agreed(const struct job *j)
-{
-	return j->st->una_psn != (j->qp->cur.sq_psn & SMX_PSN_MASK);
-}
-
-static inline bool serves(const struct smx_qp *target, const struct job *j)
-{
-	if (target->cur.path_mtu != j->qp->cur.path_mtu || !(rights_of(target) & j->right))
-		return false;
-	if (j->qp->attr.type == SMX_QP_DCI)
-		return target->attr.type == SMX_QP_DCT && target->attr.dc_key == j->dc_key;
-	return target->attr.type == SMX_QP_RC && target->cur.dest_qp_num == j->qp->qpn &&
-	       (is_agreed(j) || target->resp->one->epsn == j->st->next_psn);
-}
-
-/* As the port's reach(), where the target's objects are at hand: keys and rights do not change during a turn. RETURN
- * where the memory is that the request names. */
-static inline uint8_t *reach_here(const struct job *j, const struct smx_qp *target)
-{
-	const struct smx_mkey *mkey = smx_mkey_find(j->dev, j->req->rkey);
-	const struct smx_send_req *req = j->req;
-	uint64_t at;
-
-	if (!mkey || !serves(target, j) || mkey->attr.kind != SMX_MKEY_DIRECT || mkey->free ||
-	    mkey->attr.pd != target->attr.pd || !(smx_direct_rights(mkey->attr.access) & j->right))
-		return NULL;
-	at = req->raddr - mkey->attr.start;
-	if (at > mkey->attr.length || mkey->attr.length - at < req->length)
-		return NULL;
-	if (j->right == SMX_MAY_ATOMIC && (req->raddr | ((uintptr_t)mkey->attr.host + at)) & 7)
-		return NULL;
-	return (uint8_t *)mkey->attr.host + at;
-}
-
 /* RETURN whether the target is here and lets us, or the port may know it. What would be delivered here is looked for
  * nowhere else. */
 static inline bool find_target(struct job *j)
 {
-	const struct smx_qp *target = smx_qp_find(j->dev, j->dst_qpn);
+	const struct smx_qp *target = smx_qp_find(j->d.dev, j->d.dst_qpn);
 
 	j->there = NULL;
 	if (!target)
-		return j->dev->port->ops->reach && !smx_port_is_own(j->dev->port, j->dst_qpn);
-	if (j->dev->attr.direct)
-		j->there = reach_here(j, target);
+		return j->d.dev->port->ops->reach && !smx_port_is_own(j->d.dev->port, j->d.dst_qpn);
+	if (j->d.dev->attr.direct)
+		j->there = smx_direct_there(&j->d, target);
 	return j->there;
 }
 
 static __attribute__((noinline)) void *reach_far(const struct job *j, uint64_t off, uint64_t *length)
 {
-	struct smx_port *port = j->dev->port;
+	struct smx_port *port = j->d.dev->port;
 	const struct smx_port_request r = {
-		.src_qpn = j->qp->qpn,
-		.dst_qpn = j->dst_qpn,
+		.src_qpn = j->d.qp->qpn,
+		.dst_qpn = j->d.dst_qpn,
 		.rkey = j->req->rkey,
-		.right = j->right,
+		.right = j->d.right,
 		.va = j->req->raddr,
 		.length = j->req->length,
-		.dc_key = j->dc_key,
-		.psn = j->st->next_psn,
-		.agreed = is_agreed(j),
-		.transport = j->qp->attr.type == SMX_QP_DCI ? SMX_TP_DC : SMX_TP_RC,
-		.mtu_bytes = (uint16_t)(128u << j->qp->cur.path_mtu),
+		.dc_key = j->d.dc_key,
+		.psn = j->d.st->next_psn,
+		.agreed = smx_direct_is_agreed(&j->d),
+		.transport = j->d.qp->attr.type == SMX_QP_DCI ? SMX_TP_DC : SMX_TP_RC,
+		.mtu_bytes = (uint16_t)(128u << j->d.qp->cur.path_mtu),
 	};
 
 	return port->ops->reach(port, &r, off, length);
@@ -187,7 +119,7 @@ static inline uint8_t *reach(const struct job *j, uint64_t off, uint64_t *length
 /* RETURN false when what was done may have been for nothing. */
 static inline bool reached(const struct job *j)
 {
-	return j->there || j->dev->port->ops->reached(j->dev->port);
+	return j->there || j->d.dev->port->ops->reached(j->d.dev->port);
 }
 
 /* ------------------------------------------------------------------ carrying out */
@@ -197,8 +129,8 @@ static __attribute__((noinline)) bool walk_own(struct job *j, enum smx_dma_role 
 	const struct smx_send_req *req = j->req;
 	struct smx_dma_fault fault;
 
-	j->walk = &j->dev->req_work->walk;
-	smx_walk_list(j->walk, j->dev, j->qp->attr.pd, j->qp->qpn, role, req->sge, req->sge_count);
+	j->walk = &j->d.dev->req_work->walk;
+	smx_walk_list(j->walk, j->d.dev, j->d.qp->attr.pd, j->d.qp->qpn, role, req->sge, req->sge_count);
 	if (off)
 		return !smx_walk_skip(j->walk, off, &fault);
 	return smx_walk_check(j->walk, req->length, &fault) == req->length;
@@ -208,11 +140,11 @@ static __attribute__((noinline)) bool walk_own(struct job *j, enum smx_dma_role 
  * well. */
 static inline bool look_at_own(struct job *j, uint64_t off)
 {
-	enum smx_dma_role role = j->right == SMX_MAY_WRITE ? SMX_DMA_GATHER : SMX_DMA_SCATTER;
+	enum smx_dma_role role = smx_direct_role(&j->d);
 
 	j->flat = NULL;
 	if (j->req->sge_count == 1)
-		j->flat = smx_dma_together(j->dev, j->qp->attr.pd, j->qp->qpn, role, &j->req->sge[0]);
+		j->flat = smx_dma_together(j->d.dev, j->d.qp->attr.pd, j->d.qp->qpn, role, &j->req->sge[0]);
 	return j->flat || walk_own(j, role, off);
 }
 
@@ -238,32 +170,26 @@ static bool walk_in(struct smx_walk *dst, const uint8_t *from, uint64_t n)
 
 static inline bool copy_part(const struct job *j, uint8_t *there, uint64_t off, uint64_t n)
 {
-	bool write = j->right == SMX_MAY_WRITE;
-	uint8_t *own = j->flat + off;
-	const void *bad;
-
-	if (!j->flat)
-		return write ? walk_out(j->walk, there, n) : walk_in(j->walk, there, n);
-	if ((uintptr_t)there - (uintptr_t)own < n || (uintptr_t)own - (uintptr_t)there < n)
-		return false;	/* one process's: a frame is copied with care */
-	return write ? j->dev->attr.env.copy(there, own, n, &bad) : j->dev->attr.env.copy(own, there, n, &bad);
+	if (j->flat)
+		return smx_direct_copy(&j->d, there, j->flat + off, n);
+	return j->d.right == SMX_MAY_WRITE ? walk_out(j->walk, there, n) : walk_in(j->walk, there, n);
 }
 
 static inline void done(const struct job *j, const void *inline_data)
 {
 	if (!j->there)
-		j->dev->port->direct++;
-	smx_req_done(j->dev, j->qp, j->st, inline_data);
+		j->d.dev->port->direct++;
+	smx_req_done(j->d.dev, j->d.qp, j->d.st, inline_data);
 }
 
 static struct smx_where where_of(const struct job *j)
 {
 	return (struct smx_where){
-		.qpn = j->qp->qpn,
-		.peer_qpn = j->dst_qpn,
+		.qpn = j->d.qp->qpn,
+		.peer_qpn = j->d.dst_qpn,
 		.wqe_index = (uint16_t)j->at,
 		.opcode = j->req->opcode,
-		.cookie = j->qp->attr.cookie,
+		.cookie = j->d.qp->attr.cookie,
 	};
 }
 
@@ -275,15 +201,15 @@ static smx_outcome store_old(const struct job *j, const uint64_t *old)
 	struct smx_walk dst;
 	uint64_t done;
 
-	smx_walk_list(&dst, j->dev, j->qp->attr.pd, j->qp->qpn, SMX_DMA_SCATTER, j->req->sge, j->req->sge_count);
+	smx_walk_list(&dst, j->d.dev, j->d.qp->attr.pd, j->d.qp->qpn, SMX_DMA_SCATTER, j->req->sge, j->req->sge_count);
 	if (!smx_dma_write(&dst, old, sizeof(*old), &done, &fault))
 		return SMX_CHECK_NONE;
-	return smx_walk_refuse(j->dev, &fault, &where);
+	return smx_walk_refuse(j->d.dev, &fault, &where);
 }
 
 static bool run_atomic(const struct job *j)
 {
-	struct smx_dev *dev = j->dev;
+	struct smx_dev *dev = j->d.dev;
 	struct smx_where where = where_of(j);
 	uint64_t old[8] = { 0 }, length;
 	void *at = reach(j, 0, &length);
@@ -300,16 +226,16 @@ static bool run_atomic(const struct job *j)
 	if (!held) {	/* Once more could be once too often. */
 		smx_refuse(dev->attr.env.refusals, SMX_CHECK_RETRY_EXCEEDED, &where,
 			   "peer QP 0x%" PRIx32 ", which took back its memory during an atomic", where.peer_qpn);
-		smx_req_fail_front(dev, j->qp, j->st, SMX_CHECK_RETRY_EXCEEDED);
+		smx_req_fail_front(dev, j->d.qp, j->d.st, SMX_CHECK_RETRY_EXCEEDED);
 		return true;
 	}
-	if (smx_comp_fits_cqe(dev, j->qp, j->req)) {
+	if (smx_comp_fits_cqe(dev, j->d.qp, j->req)) {
 		done(j, old);
 		return true;
 	}
 	check = store_old(j, &old[0]);
 	if (check)
-		smx_req_fail_front(dev, j->qp, j->st, check);
+		smx_req_fail_front(dev, j->d.qp, j->d.st, check);
 	else
 		done(j, NULL);
 	return true;
@@ -338,18 +264,22 @@ bool smx_direct_run(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester
 	bool to_cqe;
 	struct job j;
 
-	j.dev = dev;
-	j.qp = qp;
-	j.st = st;
+	j.d.dev = dev;
+	j.d.qp = qp;
+	j.d.st = st;
+	j.d.right = right_of(req->opcode);
+	j.d.rkey = req->rkey;
+	j.d.raddr = req->raddr;
+	j.d.length = req->length;
 	j.req = req;
 	j.at = at;
 	st->direct_off = 0;
-	j.right = right_of(req->opcode);
-	if (!j.right || !req->length || !address(&j) || !find_target(&j) || !look_at_own(&j, off))
+	if (!j.d.right || !req->length || !smx_direct_address(&j.d, req->av) || !find_target(&j) ||
+	    !look_at_own(&j, off))
 		return false;
-	if (j.right == SMX_MAY_ATOMIC)
+	if (j.d.right == SMX_MAY_ATOMIC)
 		return run_atomic(&j);
-	to_cqe = j.right == SMX_MAY_READ && smx_comp_fits_cqe(dev, qp, req);
+	to_cqe = j.d.right == SMX_MAY_READ && smx_comp_fits_cqe(dev, qp, req);
 	if (to_cqe) {
 		memset(cqe_bytes, 0, sizeof(cqe_bytes));
 		j.flat = cqe_bytes;

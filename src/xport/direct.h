@@ -17,9 +17,10 @@ bool smx_direct_run(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester
 /* enum ibv_access_flags as enum smx_port_right. */
 static inline uint32_t smx_direct_rights(uint32_t access)
 {
-	return (access & IBV_ACCESS_REMOTE_WRITE ? SMX_MAY_WRITE : 0) |
-	       (access & IBV_ACCESS_REMOTE_READ ? SMX_MAY_READ : 0) |
-	       (access & IBV_ACCESS_REMOTE_ATOMIC ? SMX_MAY_ATOMIC : 0);
+	_Static_assert(IBV_ACCESS_REMOTE_WRITE == SMX_MAY_WRITE << 1 && IBV_ACCESS_REMOTE_READ == SMX_MAY_READ << 1 &&
+		       IBV_ACCESS_REMOTE_ATOMIC == SMX_MAY_ATOMIC << 1, "the same flags, one bit lower");
+
+	return access >> 1 & (SMX_MAY_WRITE | SMX_MAY_READ | SMX_MAY_ATOMIC);
 }
 
 /* Lets others know what they may do to qp now. When it returns, nobody does more. */

@@ -171,6 +171,13 @@ bool smx_req_refetch(struct smx_dev *dev, struct smx_qp *qp, uint32_t at, struct
 /* req_queue.c: the send queue as blocks, slots and lists. */
 /* The doorbell record cannot be believed, so nothing rung after it can: the queue pair goes into error. */
 void smx_sq_overrun(struct smx_dev *dev, struct smx_qp *qp, uint16_t added) __attribute__((cold));
+/* How many blocks were rung that are not taken over yet, by the doorbell record. */
+static inline uint16_t smx_sq_rung(const struct smx_qp *qp)
+{
+	const struct smx_sq *sq = &qp->sq;
+
+	return (uint16_t)(be32_load_acquire((const uint32_t *)sq->dbrec + SMX_DBREC_SND) - sq->pi);
+}
 /* Takes over the producer index from the doorbell record. RETURN false if it claims more than the
  * ring holds: the queue pair is in error then. */
 static inline bool smx_sq_read_doorbell(struct smx_dev *dev, struct smx_qp *qp)
@@ -180,7 +187,7 @@ static inline bool smx_sq_read_doorbell(struct smx_dev *dev, struct smx_qp *qp)
 
 	if (!sq->bb_count || qp->sq_halted)
 		return !qp->sq_halted;
-	added = (uint16_t)(be32_load_acquire((const uint32_t *)sq->dbrec + SMX_DBREC_SND) - sq->pi);
+	added = smx_sq_rung(qp);
 	if (added > sq->bb_count - (sq->pi - sq->ci)) {
 		smx_sq_overrun(dev, qp, added);
 		return false;

@@ -388,9 +388,36 @@ static void a_path_without_loss_needs_no_luck(void **state)
 	run_seed(8, 1 << 20, 0);
 }
 
+/* The peer has all of them and says so by some other way, so the program moves its queue pair to ERR before anybody has
+ * looked at the answers. */
+static void an_answer_that_has_come_counts_when_the_queue_pair_goes_to_err(void **state)
+{
+	const struct smx_net_sim_attr net = {
+		.seed = 9, .delay_ns_min = 1000, .delay_ns_max = 1000, .max_payload_bytes = 1 << 20, .flatten = flatten,
+	};
+	struct world *w = make_world(&net);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+
+	(void)state;
+	post_receives(w, RECVS);
+	for (int i = 0; i < 8; i++)
+		post_one(w);
+	smx_dev_turn(w->dev);
+	w->now += 1000;
+	smx_dev_turn(w->dev);		/* the requests arrive */
+	assert_int_equal(w->completed, 0);
+	w->now += 1000;
+	assert_int_equal(smx_cmd_modify_qp(w->dev, w->qp, &attr, IBV_QP_STATE, NULL), 0);
+	take_completions(w);
+	assert_int_equal(w->completed, 8);
+	assert_int_equal(w->received, w->sends);
+	free_world(w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_answer_that_has_come_counts_when_the_queue_pair_goes_to_err),
 		cmocka_unit_test(a_path_without_loss_needs_no_luck),
 		cmocka_unit_test(nothing_is_lost_or_done_twice_packet_by_packet),
 		cmocka_unit_test(nothing_is_lost_or_done_twice_with_long_frames),
