@@ -31,6 +31,22 @@ static inline bool is_idle(const struct smx_qp *qp)
 	       (qp->attr.type == SMX_QP_RC || qp->attr.type == SMX_QP_DCI);
 }
 
+/* A request that takes a receive. */
+static __attribute__((noinline)) bool send_out(struct smx_qp *qp, struct smx_requester *st, uint32_t at,
+					       const struct smx_plain_req *req)
+{
+	struct smx_message m = {
+		.opcode = req->opcode, .fm_ce_se = req->fm_ce_se, .rkey = req->rkey, .raddr = req->raddr, .av = req->av,
+		.length = req->sge.length, .sge = &req->sge, .sge_count = 1, .quietly = true,
+	};
+	bool sent;
+
+	memcpy(&m.imm, &smx_sq_ctrl(qp, at)->imm, sizeof(m.imm));
+	sent = smx_direct_send(qp->dev, qp, st, &m);
+	qp->dev->now_known = false;
+	return sent;
+}
+
 /* RETURN false when it has to be done otherwise; nothing of it has been done then. */
 static inline bool carry_out(const struct smx_dev *dev, const struct smx_qp *qp, const struct smx_requester *st,
 			     const struct smx_plain_req *req)
@@ -86,7 +102,7 @@ static inline uint32_t visit_next(const struct smx_dev *dev, struct smx_qp *qp, 
 {
 	struct smx_sq *sq = &qp->sq;
 	uint32_t at = sq->pi;
-	const struct smx_requester *st = smx_sq_stream(qp, at);
+	struct smx_requester *st = smx_sq_stream(qp, at);
 	struct smx_plain_req req;
 	bool signaled, done;
 
@@ -96,7 +112,10 @@ static inline uint32_t visit_next(const struct smx_dev *dev, struct smx_qp *qp, 
 	signaled = req.fm_ce_se & SMX_CTRL_CQ_UPDATE;
 	if (signaled && !may_complete(qp, &req, alone))
 		return 0;
-	done = carry_out(dev, qp, st, &req);
+	if (req.opcode == SMX_OP_RDMA_WRITE || req.opcode == SMX_OP_RDMA_READ)
+		done = carry_out(dev, qp, st, &req);
+	else	/* it changes more than its own queue pair */
+		done = alone && send_out(qp, st, at, &req);
 	if (done)	/* before the CQE is written: the program may post into the room as soon as it sees it */
 		sq->pi = sq->fetched = sq->ci = at + req.bb_count;
 	if (signaled && done)
@@ -137,5 +156,6 @@ bool smx_dev_visit_sq(const struct smx_dev *dev, struct smx_qp *qp, bool alone)
 	all = visit_rung(dev, qp, alone);
 	if (!alone)
 		__atomic_store_n(&qp->sq.visited, 0, __ATOMIC_RELEASE);
-	return all;
+	/* A completion queue that had room for one may have been to take two. */
+	return all && (!alone || !dev->ready_head);
 }
