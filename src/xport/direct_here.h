@@ -8,9 +8,9 @@
 #include "xport/responder.h"
 
 struct smx_direct {
-	struct smx_dev *dev;
-	struct smx_qp *qp;
-	struct smx_requester *st;
+	const struct smx_dev *dev;
+	const struct smx_qp *qp;
+	const struct smx_requester *st;
 	uint32_t right;			/* the enum smx_port_right that it needs */
 	uint32_t rkey;
 	uint64_t raddr, length;

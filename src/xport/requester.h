@@ -216,6 +216,8 @@ struct smx_comp {
 };
 /* The WQE, which is out of its stream by now, is completed: a CQE, if it asked for one. */
 void smx_comp_put(struct smx_dev *dev, struct smx_qp *qp, const struct smx_comp *c);
+/* Its CQE alone. */
+void smx_comp_write(struct smx_qp *qp, const struct smx_comp *c, uint64_t now_ns);
 /* Completes the stream's oldest WQE with success. inline_bytes and inline_data as above. */
 void smx_comp_done(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st,
 		   const void *inline_data,

@@ -83,7 +83,7 @@ void smx_resp_complete(struct smx_resp_work *w, uint64_t bytes, const void *inli
 	const struct smx_frame *f = w->f;
 	struct smx_qp *qp = w->qp;
 	struct smx_cq *cq = recv_cq(qp, c);
-	struct smx_cqe64 *cqe = smx_cq_begin(w->dev, cq);
+	struct smx_cqe64 *cqe = smx_cq_begin(w->dev, cq, smx_now(w->dev));
 	/* A list entry is none of the receive queue's. */
 	uint16_t index = smx_resp_tag_matched(c) ? 0 : c->recv.wqe_index;
 	uint8_t op_own = (uint8_t)(cqe_op(f) << 4 | cqe_inline_flag(qp, inline_data) |

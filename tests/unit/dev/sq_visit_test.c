@@ -35,7 +35,7 @@ static void rig_free(struct rig *r)
 static bool visit(struct rig *r, struct end *e)
 {
 	be32_store_release(&e->dbrec[SMX_DBREC_SND], e->pi & 0xffff);
-	return smx_dev_visit_sq(r->h->dev, e->qp);
+	return smx_dev_visit_sq(r->h->dev, e->qp, true);
 }
 
 /* The doorbell of what a visit left. */
