@@ -20,8 +20,8 @@
 #include "xport/responder.h"
 
 enum {
-	DC_KEY = 0x5dc, MEM = 1 << 16, SRC = 0, DST = 32768, BLOCKS = 64, CQES = 32, RECVS = 8, STRIDE = 64, PSN = 100, EVENTS = 8,
-	ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+	MEM = 4 << 20, SRC = 0, DST = 2 << 20, FILLED = 1 << 16, BLOCKS = 64, CQES = 32, RECVS = 8, STRIDE = 64,
+	PSN = 100, EVENTS = 8, DC_KEY = 0x5dc, ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
 };
 
 struct end {
@@ -57,7 +57,7 @@ struct pair {
 enum odd {
 	NOTHING, RTR, OTHER_MTU, OTHER_PSN, NO_WRITES, SRQ, SRQ_LIMIT, SRQ_BROKEN, FULL_CQ, ARMED, ARMED_SOLICITED,
 	BAD_RECV_KEY, BAD_KEY, BAD_INVALIDATE, BAD_RKEY, LEFT_BEHIND, BEHIND_ANOTHER, UNMAPPED, DRAINED, SMALL_IN_CQE,
-	SELF, NOT_SIGNALED, BEGUN, OTHER_PEER, OTHER_TYPE, OTHER_DC_KEY, NO_SOURCE,
+	SELF, NOT_SIGNALED, BEGUN, OTHER_PEER, OTHER_TYPE, OTHER_DC_KEY, NO_SOURCE, BAD_SECOND,
 };
 
 struct row {
@@ -184,7 +184,7 @@ static struct pair *open_pair(const struct row *r, bool direct)
 	smx_guard_install();
 	memset(p, 0, sizeof(*p));
 	memset(p->cq_buf, 0xff, sizeof(p->cq_buf));
-	for (uint32_t i = 0; i < MEM / 2; i++)
+	for (uint32_t i = 0; i < FILLED; i++)
 		p->out.mem[i] = (uint8_t)(i * 7 + (i >> 8));
 	p->now = 1000;
 	assert_int_equal(smx_dev_create(&attr, &p->dev), 0);
@@ -253,7 +253,8 @@ static uint32_t put_payload(struct pair *p, const struct row *r, uint8_t *at)
 	}
 	for (uint32_t i = 0; i < r->pieces; i++) {
 		uint32_t n = i + 1 < r->pieces ? part : r->length - off;
-		struct smx_wqe_data seg = { .byte_count = to_be32(n), .lkey = to_be32(p->key ^ (r->odd == BAD_KEY)),
+		bool bad = r->odd == BAD_KEY || (r->odd == BAD_SECOND && i == 1);
+		struct smx_wqe_data seg = { .byte_count = to_be32(n), .lkey = to_be32(p->key ^ bad),
 					    .va = to_be64((uintptr_t)p->out.mem + SRC + off) };
 
 		memcpy(at + i * SMX_WQE_DS, &seg, sizeof(seg));
@@ -414,6 +415,8 @@ static const struct row rows[] = {
 	{ "solicited, somebody waits for it", SMX_OP_SEND, 64, 1, { 64 }, .odd = ARMED_SOLICITED },
 	{ "no room for completions", SMX_OP_SEND, 64, 1, { 64 }, .odd = FULL_CQ },
 	{ "the sender's key is wrong", SMX_OP_SEND, 64, 1, { 64 }, .odd = BAD_KEY },
+	{ "the sender's second key is wrong", SMX_OP_SEND, 64, 2, { 64 }, .odd = BAD_SECOND },
+	{ "longer than one frame", SMX_OP_SEND, (1 << 20) + 1, 1, { 1 << 20, 1 }, .frame = true },
 	{ "the first after the connection", SMX_OP_SEND, 64, 1, { 64 }, .frame = true, .odd = RTR },
 	{ "no receive", SMX_OP_SEND, 64, 1, { 0 }, .frame = true },
 	{ "no receive, two", SMX_OP_SEND_IMM, 64, 1, { 0 }, .frame = true, .odd = BEHIND_ANOTHER },
@@ -458,7 +461,8 @@ static void as_a_frame(void **state)
 
 		print_message("%s\n", r->name);
 		/* What is wrong with the request itself, or its memory, leaves no packet. */
-		assert_int_equal(run(r, false, frame), r->odd != BAD_KEY && r->odd != NO_SOURCE);
+		assert_int_equal(run(r, false, frame),
+				 r->odd != BAD_KEY && r->odd != BAD_SECOND && r->odd != NO_SOURCE);
 		sent = run(r, true, here);
 		assert_int_equal(sent, r->frame);
 		assert_int_equal(here->cqes, frame->cqes);
