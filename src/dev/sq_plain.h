@@ -67,31 +67,33 @@ static inline bool smx_sq_plain_data(const struct smx_sq *sq, const uint8_t *seg
 	return bytes != 0;
 }
 
+static inline bool smx_op_is_plain(uint32_t opcode_word)
+{
+	uint8_t opcode = (uint8_t)opcode_word;
+
+	return opcode == SMX_OP_RDMA_WRITE || opcode == SMX_OP_RDMA_READ;
+}
+
 /* Decodes the WQE at block counter at; what was rung ends before the block counter end. RETURN false for what is not
  * such a request, or has a fault. */
 static inline bool smx_sq_plain(const struct smx_qp *qp, uint32_t at, uint32_t end, struct smx_wqe_words w,
 				struct smx_plain_req *out)
 {
-	enum smx_qp_type type = qp->attr.type;
-	const struct smx_sq *sq = &qp->sq;
-	uint32_t av_ds = type == SMX_QP_DCI ? sizeof(struct smx_wqe_av) / SMX_WQE_DS : 0, ds = w.qpn_ds & 0xff;
-	uint32_t mask = sq->bb_count * SMX_WQE_BB - 1, base = at * SMX_WQE_BB & mask;
-	const uint8_t *raddr = sq->buf + ((base + (1 + av_ds) * SMX_WQE_DS) & mask);
+	uint32_t before = qp->plain_ds, ds = w.qpn_ds & 0xff, mask = qp->sq.bb_count * SMX_WQE_BB - 1;
+	const uint8_t *raddr = qp->sq.buf + ((at * SMX_WQE_BB + (before - 1) * SMX_WQE_DS) & mask);
 
+	if (!smx_op_is_plain(w.opcode) || !before || w.qpn_ds >> 8 != qp->qpn || ((w.opcode >> 8) ^ at) & 0xffff ||
+	    ds <= before || ds > SMX_WQE_DS_MAX || (end - at) * (SMX_WQE_BB / SMX_WQE_DS) < ds)
+		return false;
 	out->opcode = (uint8_t)w.opcode;
-	if ((out->opcode != SMX_OP_RDMA_WRITE && out->opcode != SMX_OP_RDMA_READ) ||
-	    (type != SMX_QP_RC && type != SMX_QP_DCI) || w.qpn_ds >> 8 != qp->qpn || qp->attr.wq_signature ||
-	    (w.opcode >> 8 & 0xffff) != (at & 0xffff) || ds < 3 + av_ds || ds > SMX_WQE_DS_MAX ||
-	    (end - at) * 4 < ds)
-		return false;
-	out->av = av_ds ? (const void *)(sq->buf + base + SMX_WQE_DS) : NULL;
-	if (out->av && !(from_be32(out->av->dqp_dct) & SMX_AV_EXTENDED))
-		return false;
 	out->fm_ce_se = w.ctrl->fm_ce_se;
 	out->bb_count = (uint8_t)((ds + 3) / 4);
+	out->av = qp->attr.type == SMX_QP_DCI ? (const void *)(w.ctrl + 1) : NULL;
+	if (out->av && !(from_be32(out->av->dqp_dct) & SMX_AV_EXTENDED))
+		return false;
 	out->raddr = smx_wqe_long(raddr, 0);
 	out->rkey = smx_wqe_word(raddr, 8);
-	return smx_sq_plain_data(sq, raddr + SMX_WQE_DS, ds - 2 - av_ds, out);
+	return smx_sq_plain_data(&qp->sq, raddr + SMX_WQE_DS, ds - before, out);
 }
 
 #endif

@@ -8,6 +8,8 @@
  * Visits may be side by side. What they read, keys, queue pairs and tables, does not change meanwhile; what they write
  * is the send queue that was rung, the memory that its requests name, and a completion queue: of the first and the last
  * one visitor has each at a time. */
+#include "dev/sq_visit.h"
+
 #include "dev/dev.h"
 #include "dev/sq_plain.h"
 #include "xport/direct_here.h"
@@ -17,18 +19,11 @@ enum {
 	VISIT_BYTES = 128 << 10,
 };
 
-/* Is a turn free of anything but the ring itself? */
-static inline bool is_quiet(const struct smx_dev *dev)
-{
-	return dev->attr.direct && !dev->watched_err && smx_port_is_still(dev->port);
-}
-
 /* Nothing is outstanding, and the next request can be done. */
 static inline bool is_idle(const struct smx_qp *qp)
 {
-	return qp->state == IBV_QPS_RTS && qp->sq.bb_count && qp->sq.ci == qp->sq.pi && !qp->ready &&
-	       qp->sqd == SMX_SQD_NONE && !qp->rndv &&
-	       (qp->attr.type == SMX_QP_RC || qp->attr.type == SMX_QP_DCI);
+	return qp->plain_ds && qp->state == IBV_QPS_RTS && qp->sq.ci == qp->sq.pi && !qp->ready &&
+	       qp->sqd == SMX_SQD_NONE;
 }
 
 /* RETURN false when it has to be done otherwise; nothing of it has been done then. */
@@ -106,20 +101,12 @@ static inline uint32_t visit_next(const struct smx_dev *dev, struct smx_qp *qp, 
 	return done ? (uint32_t)req.sge.length : 0;
 }
 
-static inline bool visit_rung(const struct smx_dev *dev, struct smx_qp *qp, bool alone)
+static __attribute__((noinline)) bool visit_all(const struct smx_dev *dev, struct smx_qp *qp, uint32_t end, bool alone)
 {
-	struct smx_sq *sq = &qp->sq;
 	int64_t left = VISIT_BYTES;
-	uint32_t end, did;
-	uint16_t rung;
+	uint32_t did;
 
-	if (!is_idle(qp))
-		return false;
-	rung = smx_sq_rung(qp);
-	if (rung > sq->bb_count)
-		return false;
-	end = sq->pi + rung;
-	while (sq->pi != end) {
+	while (qp->sq.pi != end) {
 		did = visit_next(dev, qp, end, left, alone);
 		if (!did)
 			return false;
@@ -128,14 +115,31 @@ static inline bool visit_rung(const struct smx_dev *dev, struct smx_qp *qp, bool
 	return true;
 }
 
-bool smx_dev_visit_sq(const struct smx_dev *dev, struct smx_qp *qp, bool alone)
+/* Most of what cannot be done is found out before the first request is looked at closely. */
+static inline bool visit_rung(const struct smx_dev *dev, struct smx_qp *qp, bool alone)
+{
+	uint16_t rung;
+
+	if (!is_idle(qp))
+		return false;
+	rung = smx_sq_rung(qp);
+	if (!rung || rung > qp->sq.bb_count || !smx_op_is_plain(smx_wqe_words(qp, qp->sq.pi).opcode))
+		return !rung;
+	return visit_all(dev, qp, qp->sq.pi + rung, alone);
+}
+
+bool smx_dev_visit_sq(const struct smx_dev *dev, struct smx_qp *qp)
 {
 	bool all;
 
-	if (!is_quiet(dev) || (!alone && __atomic_exchange_n(&qp->sq.visited, 1, __ATOMIC_ACQUIRE)))
+	if (!smx_dev_is_quiet(dev) || __atomic_exchange_n(&qp->sq.visited, 1, __ATOMIC_ACQUIRE))
 		return false;
-	all = visit_rung(dev, qp, alone);
-	if (!alone)
-		__atomic_store_n(&qp->sq.visited, 0, __ATOMIC_RELEASE);
+	all = visit_rung(dev, qp, false);
+	__atomic_store_n(&qp->sq.visited, 0, __ATOMIC_RELEASE);
 	return all;
+}
+
+bool smx_sq_visit_alone(const struct smx_dev *dev, struct smx_qp *qp)
+{
+	return visit_rung(dev, qp, true);
 }

@@ -33,7 +33,7 @@ static void rig_free(struct rig *r)
 static bool visit(struct rig *r, struct end *e)
 {
 	be32_store_release(&e->dbrec[SMX_DBREC_SND], e->pi & 0xffff);
-	return smx_dev_visit_sq(r->h->dev, e->qp, true);
+	return smx_dev_visit_sq(r->h->dev, e->qp);
 }
 
 /* The doorbell of what a visit left. */
@@ -343,6 +343,60 @@ static void the_time_is_that_of_the_visit(void **state)
 	rig_free(&r);
 }
 
+static bool serve(struct rig *r, struct end *e)
+{
+	be32_store_release(&e->dbrec[SMX_DBREC_SND], e->pi & 0xffff);
+	return smx_dev_serve_sq(r->h->dev, e->qp);
+}
+
+/* Messages and errors, too. */
+static void who_is_alone_does_all_that_is_about_the_queue_pair(void **state)
+{
+	struct rig r = rig_new();
+
+	(void)state;
+	post_recv(r.h, r.b, 0x9000, 64);
+	put(r.h, r.a, SMX_OP_RDMA_WRITE, 0, 0x8000, 8);
+	put(r.h, r.a, SMX_OP_SEND, 0, 0, 8);
+	put(r.h, r.a, SMX_OP_ATOMIC_FA, 0xf000, 0xa000, 8);
+	assert_true(serve(&r, r.a));
+	expect_cqe(r.h, SMX_CQE_REQ, 0);
+	expect_cqe(r.h, SMX_CQE_RESP_SEND, 0);
+	expect_cqe(r.h, SMX_CQE_REQ, 0);
+	expect_cqe(r.h, SMX_CQE_REQ, 0);
+	put(r.h, r.a, SMX_OP_RDMA_WRITE, 0, MEM, 8);
+	assert_true(serve(&r, r.a));
+	expect_cqe(r.h, SMX_CQE_REQ_ERR, 0x13);
+	assert_int_equal(smx_dev_turn(r.h->dev), UINT64_MAX);
+	expect_cqe(r.h, SMX_CQE_INVALID, 0);
+	rig_free(&r);
+}
+
+static void what_waits_or_is_about_others_is_left_to_the_turn(void **state)
+{
+	struct rig r = rig_new();
+	uint32_t bell = 1;
+
+	(void)state;
+	r.h->dev->port->bell = &bell;
+	put(r.h, r.a, SMX_OP_RDMA_WRITE, 0, 0x8000, 8);
+	assert_false(serve(&r, r.a));
+	expect_cqe(r.h, SMX_CQE_INVALID, 0);
+	r.h->dev->port->bell = NULL;
+	put(r.h, r.a, SMX_OP_SEND, 0, 0, 8);	/* there is no receive */
+	assert_false(serve(&r, r.a));
+	expect_cqe(r.h, SMX_CQE_REQ, 0);
+	expect_cqe(r.h, SMX_CQE_INVALID, 0);
+	/* Its wait is the turn's to watch. */
+	smx_dev_ring_sq(r.h->dev, r.a->qp);
+	assert_true(smx_dev_turn(r.h->dev) < UINT64_MAX);
+	post_recv(r.h, r.b, 0x9000, 64);
+	smx_dev_turn(r.h->dev);
+	expect_cqe(r.h, SMX_CQE_RESP_SEND, 0);
+	expect_cqe(r.h, SMX_CQE_REQ, 0);
+	rig_free(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -360,6 +414,8 @@ int main(void)
 		cmocka_unit_test(a_device_that_is_watched_or_not_still_is_turned),
 		cmocka_unit_test(long_requests_and_long_rows_of_them_are_a_turns),
 		cmocka_unit_test(the_time_is_that_of_the_visit),
+		cmocka_unit_test(who_is_alone_does_all_that_is_about_the_queue_pair),
+		cmocka_unit_test(what_waits_or_is_about_others_is_left_to_the_turn),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
