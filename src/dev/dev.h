@@ -2,9 +2,9 @@
 /* The device's face: all that a driver may call. One smx_dev serves every context of a process.
  *
  * The device is a pure machine: it has no thread, lock or clock of its own. Callers serialise every
- * call on one smx_dev, but for visits (smx_dev_visit_sq()) among themselves. All smx_cmd_* return 0 or an errno, after a
- * refusal that says why; objects that others still use are not destroyed (EBUSY). Work moves only inside smx_dev_turn(),
- * or what stands for one. */
+ * call on one smx_dev, but for visits (smx_dev_visit_sq()) among themselves. All smx_cmd_* return 0 or an errno, after
+ * a refusal that says why; objects that others still use are not destroyed (EBUSY). Work moves only inside
+ * smx_dev_turn(), or what stands for one. */
 #ifndef SMX_DEV_H
 #define SMX_DEV_H
 

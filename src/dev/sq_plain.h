@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Decoding of the commonest WQEs, WRITE and READ with one data segment: what has no fault is recognised by few
+/* Decoding of the commonest WQEs, WRITE, READ and SEND with one data segment: what has no fault is recognised by few
  * comparisons. What is not recognised is for sq_fetch.c, which knows every WQE and says what is wrong with one. */
 #ifndef SMX_DEV_SQ_PLAIN_H
 #define SMX_DEV_SQ_PLAIN_H
@@ -7,7 +7,7 @@
 #include "base/bits.h"
 #include "xport/requester.h"
 
-/* A WRITE or READ with one data segment. */
+/* A WRITE, READ or SEND with one data segment. */
 struct smx_plain_req {
 	uint8_t opcode, fm_ce_se, bb_count;
 	uint32_t rkey;
@@ -50,7 +50,7 @@ static inline bool smx_sq_plain_data(const struct smx_sq *sq, const uint8_t *seg
 	const uint8_t *data = seg + sizeof(struct smx_wqe_inline);
 
 	if (count & SMX_INLINE_SEG) {
-		if (out->opcode != SMX_OP_RDMA_WRITE || bytes > ds * SMX_WQE_DS ||
+		if (out->opcode == SMX_OP_RDMA_READ || bytes > ds * SMX_WQE_DS ||
 		    (sizeof(struct smx_wqe_inline) + bytes + SMX_WQE_DS - 1) / SMX_WQE_DS != ds ||
 		    bytes > (uint64_t)(sq->buf + (size_t)sq->bb_count * SMX_WQE_BB - data))
 			return false;
@@ -67,11 +67,30 @@ static inline bool smx_sq_plain_data(const struct smx_sq *sq, const uint8_t *seg
 	return bytes != 0;
 }
 
-static inline bool smx_op_is_plain(uint32_t opcode_word)
+static inline bool smx_op_has_raddr(uint8_t op)
 {
-	uint8_t opcode = (uint8_t)opcode_word;
+	return op == SMX_OP_RDMA_WRITE || op == SMX_OP_RDMA_WRITE_IMM || op == SMX_OP_RDMA_READ;
+}
 
-	return opcode == SMX_OP_RDMA_WRITE || opcode == SMX_OP_RDMA_READ;
+static inline __attribute__((always_inline)) bool smx_sq_plain_of(const struct smx_qp *qp, uint32_t at, uint32_t end,
+								  struct smx_wqe_words w, bool has_raddr,
+								  struct smx_plain_req *out)
+{
+	uint32_t data_at = qp->plain_ds - !has_raddr, ds = w.qpn_ds & 0xff, mask = qp->sq.bb_count * SMX_WQE_BB - 1;
+	const uint8_t *seg = qp->sq.buf + ((at * SMX_WQE_BB + (data_at - has_raddr) * SMX_WQE_DS) & mask);
+
+	if (!qp->plain_ds || w.qpn_ds >> 8 != qp->qpn || ((w.opcode >> 8) ^ at) & 0xffff || ds <= data_at ||
+	    ds > SMX_WQE_DS_MAX || (end - at) * (SMX_WQE_BB / SMX_WQE_DS) < ds)
+		return false;
+	out->av = qp->attr.type == SMX_QP_DCI ? (const void *)(w.ctrl + 1) : NULL;
+	if (out->av && !(from_be32(out->av->dqp_dct) & SMX_AV_EXTENDED))
+		return false;
+	out->fm_ce_se = w.ctrl->fm_ce_se;
+	out->bb_count = (uint8_t)((ds + 3) / 4);
+	out->raddr = has_raddr ? smx_wqe_long(seg, 0) : 0;
+	out->rkey = has_raddr ? smx_wqe_word(seg, 8) : 0;
+	seg += has_raddr ? SMX_WQE_DS : 0;
+	return smx_sq_plain_data(&qp->sq, seg, ds - data_at, out);
 }
 
 /* Decodes the WQE at block counter at; what was rung ends before the block counter end. RETURN false for what is not
@@ -79,21 +98,13 @@ static inline bool smx_op_is_plain(uint32_t opcode_word)
 static inline bool smx_sq_plain(const struct smx_qp *qp, uint32_t at, uint32_t end, struct smx_wqe_words w,
 				struct smx_plain_req *out)
 {
-	uint32_t before = qp->plain_ds, ds = w.qpn_ds & 0xff, mask = qp->sq.bb_count * SMX_WQE_BB - 1;
-	const uint8_t *raddr = qp->sq.buf + ((at * SMX_WQE_BB + (before - 1) * SMX_WQE_DS) & mask);
+	uint8_t op = out->opcode = (uint8_t)w.opcode;
 
-	if (!smx_op_is_plain(w.opcode) || !before || w.qpn_ds >> 8 != qp->qpn || ((w.opcode >> 8) ^ at) & 0xffff ||
-	    ds <= before || ds > SMX_WQE_DS_MAX || (end - at) * (SMX_WQE_BB / SMX_WQE_DS) < ds)
-		return false;
-	out->opcode = (uint8_t)w.opcode;
-	out->fm_ce_se = w.ctrl->fm_ce_se;
-	out->bb_count = (uint8_t)((ds + 3) / 4);
-	out->av = qp->attr.type == SMX_QP_DCI ? (const void *)(w.ctrl + 1) : NULL;
-	if (out->av && !(from_be32(out->av->dqp_dct) & SMX_AV_EXTENDED))
-		return false;
-	out->raddr = smx_wqe_long(raddr, 0);
-	out->rkey = smx_wqe_word(raddr, 8);
-	return smx_sq_plain_data(&qp->sq, raddr + SMX_WQE_DS, ds - before, out);
+	if (smx_op_has_raddr(op))
+		return smx_sq_plain_of(qp, at, end, w, true, out);
+	if (smx_op_is_send(op))
+		return smx_sq_plain_of(qp, at, end, w, false, out);
+	return false;
 }
 
 #endif

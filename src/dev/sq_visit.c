@@ -7,7 +7,7 @@
  *
  * Visits may be side by side. What they read, keys, queue pairs and tables, does not change meanwhile; what they write
  * is the send queue that was rung, the memory that its requests name, and a completion queue: of the first and the last
- * one visitor has each at a time. */
+ * one visitor has each at a time. Messages, which take a receive of another queue pair, are for who is alone. */
 #include "dev/sq_visit.h"
 
 #include "dev/dev.h"
@@ -24,6 +24,33 @@ static inline bool is_idle(const struct smx_qp *qp)
 {
 	return qp->plain_ds && qp->state == IBV_QPS_RTS && qp->sq.ci == qp->sq.pi && !qp->ready &&
 	       qp->sqd == SMX_SQD_NONE;
+}
+
+/* Of plain requests, those that change nothing but their own queue pair; the others take a receive. */
+static inline bool is_one_sided(uint8_t opcode)
+{
+	return opcode == SMX_OP_RDMA_WRITE || opcode == SMX_OP_RDMA_READ;
+}
+
+static inline bool may_do(uint8_t opcode, bool alone)
+{
+	return is_one_sided(opcode) || (alone && (smx_op_has_raddr(opcode) || smx_op_is_send(opcode)));
+}
+
+/* A request that takes a receive. */
+static __attribute__((noinline)) bool send_out(struct smx_qp *qp, struct smx_requester *st, uint32_t at,
+					       const struct smx_plain_req *req)
+{
+	struct smx_message m = {
+		.opcode = req->opcode, .fm_ce_se = req->fm_ce_se, .rkey = req->rkey, .raddr = req->raddr, .av = req->av,
+		.length = req->sge.length, .sge = &req->sge, .sge_count = 1, .quietly = true,
+	};
+	bool sent;
+
+	memcpy(&m.imm, &smx_sq_ctrl(qp, at)->imm, sizeof(m.imm));
+	sent = smx_direct_send(qp->dev, qp, st, &m);
+	qp->dev->now_known = false;
+	return sent;
 }
 
 /* RETURN false when it has to be done otherwise; nothing of it has been done then. */
@@ -81,17 +108,18 @@ static inline uint32_t visit_next(const struct smx_dev *dev, struct smx_qp *qp, 
 {
 	struct smx_sq *sq = &qp->sq;
 	uint32_t at = sq->pi;
-	const struct smx_requester *st = smx_sq_stream(qp, at);
+	struct smx_requester *st = smx_sq_stream(qp, at);
 	struct smx_plain_req req;
 	bool signaled, done;
 
 	if (smx_req_is_held(st) || st->una_psn != st->next_psn ||
-	    !smx_sq_plain(qp, at, end, smx_wqe_words(qp, at), &req) || (int64_t)req.sge.length > most)
+	    !smx_sq_plain(qp, at, end, smx_wqe_words(qp, at), &req) || !may_do(req.opcode, alone) ||
+	    (int64_t)req.sge.length > most)
 		return 0;
 	signaled = req.fm_ce_se & SMX_CTRL_CQ_UPDATE;
 	if (signaled && !may_complete(qp, &req, alone))
 		return 0;
-	done = carry_out(dev, qp, st, &req);
+	done = is_one_sided(req.opcode) ? carry_out(dev, qp, st, &req) : send_out(qp, st, at, &req);
 	if (done)	/* before the CQE is written: the program may post into the room as soon as it sees it */
 		sq->pi = sq->fetched = sq->ci = at + req.bb_count;
 	if (signaled && done)
@@ -123,7 +151,7 @@ static inline bool visit_rung(const struct smx_dev *dev, struct smx_qp *qp, bool
 	if (!is_idle(qp))
 		return false;
 	rung = smx_sq_rung(qp);
-	if (!rung || rung > qp->sq.bb_count || !smx_op_is_plain(smx_wqe_words(qp, qp->sq.pi).opcode))
+	if (!rung || rung > qp->sq.bb_count || !may_do((uint8_t)smx_wqe_words(qp, qp->sq.pi).opcode, alone))
 		return !rung;
 	return visit_all(dev, qp, qp->sq.pi + rung, alone);
 }
@@ -141,5 +169,6 @@ bool smx_dev_visit_sq(const struct smx_dev *dev, struct smx_qp *qp)
 
 bool smx_sq_visit_alone(const struct smx_dev *dev, struct smx_qp *qp)
 {
-	return visit_rung(dev, qp, true);
+	/* A completion queue that had room for one may have been to take two. */
+	return visit_rung(dev, qp, true) && !dev->ready_head;
 }

@@ -2,8 +2,9 @@
 /* The one device of this process, its lock and its thread (DESIGN D4).
  *
  * Ringing does what is asked for on the calling thread: as a visitor beside others where that can be, else by a
- * turn of the device when nobody is inside it; otherwise the ring is left on a list for whoever is. What exceeds a turn's budget, and timers, are the device thread's.
- * The thread is started when first needed and sleeps when there is nothing to do. */
+ * turn of the device when nobody is inside it; otherwise the ring is left on a list for whoever is. What exceeds
+ * a turn's budget, and timers, are the device thread's. The thread is started when first needed and sleeps when there
+ * is nothing to do. */
 #ifndef SMX_ENGINE_H
 #define SMX_ENGINE_H
 

@@ -267,21 +267,22 @@ bool smx_direct_run(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester
 	bool to_cqe;
 	struct job j;
 
+	j.d.right = right_of(req->opcode);
+	if (!j.d.right)	/* it takes a receive */
+		return smx_direct_run_send(dev, qp, st);
 	j.dev = dev;
 	j.qp = qp;
 	j.st = st;
 	j.d.dev = dev;
 	j.d.qp = qp;
 	j.d.st = st;
-	j.d.right = right_of(req->opcode);
 	j.d.rkey = req->rkey;
 	j.d.raddr = req->raddr;
 	j.d.length = req->length;
 	j.req = req;
 	j.at = at;
 	st->direct_off = 0;
-	if (!j.d.right || !req->length || !smx_direct_address(&j.d, req->av) || !find_target(&j) ||
-	    !look_at_own(&j, off))
+	if (!req->length || !smx_direct_address(&j.d, req->av) || !find_target(&j) || !look_at_own(&j, off))
 		return false;
 	if (j.d.right == SMX_MAY_ATOMIC)
 		return run_atomic(&j);

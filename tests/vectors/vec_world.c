@@ -147,8 +147,8 @@ void vec_world_set_state(struct vec_world *w, uint32_t cur_post, uint32_t head, 
 {
 	struct smx_dv_sq *sq = &w->qp.sq;
 
-	sq->cur_post = cur_post;
-	sq->head = sq->wr.limit = head;
+	sq->cur_post = sq->posted_bb = cur_post;
+	sq->head = sq->wr.head = sq->wr.limit = head;
 	sq->tail = tail;
 	sq->tail_bb = cur_post - (head - tail) * w->wqe_bb;	/* as if each were of the full size */
 	sq->fm_cache = (sq->fm_cache & IBV_SEND_SIGNALED) | fm_cache;

@@ -6,7 +6,7 @@
 #include "vec_json.h"
 
 #include "dv/dv_cq.h"
-#include "dv/dv_qp.h"
+#include "dv/wqe_build.h"
 
 enum { VEC_UAR_BYTES = 1024, VEC_UAR_FILL = 0xa5, VEC_DB_RCV = 0x13579bdf };
 

@@ -121,8 +121,7 @@ static void random_orders_agree_with_the_model(void **state)
 	(void)state;
 
 	assert_true(cap < SMX_COUNT(model));
-	w->qp.sq.cur_post = w->qp.sq.tail_bb = 0xffffffc0;	/* soon past both ends of the counters */
-	w->qp.sq.head = w->qp.sq.tail = 0;
+	world_sq_at(w, 0xffffffc0, 0);	/* soon past both ends of the counters */
 	for (int round = 0; round < ROUNDS; round++) {
 		uint32_t pick, at;
 
