@@ -34,14 +34,14 @@ static __attribute__((cold, noinline)) int refuse(struct smx_dv_srq *srq, const 
 	int bad;
 
 	if (why == SMX_CHECK_POST_RECV_SGE)
-		return REFUSE_SRQ(srq, why, "SRQ 0x%" PRIx32 " wr_id 0x%" PRIx64 " %d SGEs, max_sge %" PRIu32, srq->srqn,
-				  wr->wr_id, wr->num_sge, srq->max_gs);
+		return REFUSE_SRQ(srq, why, "SRQ 0x%" PRIx32 " wr_id 0x%" PRIx64 " %d SGEs, max_sge %" PRIu32,
+				  srq->srqn, wr->wr_id, wr->num_sge, srq->max_gs);
 	if (why == SMX_CHECK_POST_RQ_FULL)
 		return REFUSE_SRQ(srq, why, "SRQ 0x%" PRIx32 " wr_id 0x%" PRIx64 ", capacity %" PRIu32, srq->srqn,
 				  wr->wr_id, srq->wqe_count - 1);
 	bad = smx_recv_bad_sge(wr);
-	return REFUSE_SRQ(srq, why, "SRQ 0x%" PRIx32 " wr_id 0x%" PRIx64 " sge[%d].length %" PRIu32, srq->srqn, wr->wr_id,
-			  bad, wr->sg_list[bad].length);
+	return REFUSE_SRQ(srq, why, "SRQ 0x%" PRIx32 " wr_id 0x%" PRIx64 " sge[%d].length %" PRIu32, srq->srqn,
+			  wr->wr_id, bad, wr->sg_list[bad].length);
 }
 
 /* The scatter list. RETURN false where a length cannot be written; nothing is posted yet. */
