@@ -23,6 +23,18 @@
 
 struct smx_libc smx_libc = { memmove, memset };
 
+#ifdef SMX_GUARD_X86
+/* The processor has vectors of 32 bytes. Not static: for the assembly, and for tests. */
+extern bool smx_guard_wide;
+__attribute__((visibility("hidden"))) bool smx_guard_wide;
+
+static __attribute__((constructor)) void find_vectors(void)
+{
+	__builtin_cpu_init();
+	smx_guard_wide = __builtin_cpu_supports("avx2");
+}
+#endif
+
 static __attribute__((constructor)) void find_libc(void)
 {
 	void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), *move, *set;
@@ -137,6 +149,42 @@ __asm__(
 "	ret\n"
 "4:	cmpq	$64, %rdx\n"
 "	jb	6f\n"
+"	cmpq	$128, %rdx\n"
+"	jb	5f\n"
+"	cmpb	$0, smx_guard_wide(%rip)\n"
+"	je	5f\n"
+"	testb	$31, %dil\n"
+"	je	10f\n"
+"	vmovdqu	(%rsi), %ymm0\n"		/* up to where stores are aligned */
+"	vmovdqu	%ymm0, (%rdi)\n"
+"	movl	%edi, %ecx\n"
+"	negl	%ecx\n"
+"	andl	$31, %ecx\n"
+"	addq	%rcx, %rsi\n"
+"	addq	%rcx, %rdi\n"
+"	subq	%rcx, %rdx\n"
+"	cmpq	$128, %rdx\n"
+"	jb	11f\n"
+"10:	vmovdqu	(%rsi), %ymm0\n"
+"	vmovdqu	32(%rsi), %ymm1\n"
+"	vmovdqu	64(%rsi), %ymm2\n"
+"	vmovdqu	96(%rsi), %ymm3\n"
+"	vmovdqa	%ymm0, (%rdi)\n"
+"	vmovdqa	%ymm1, 32(%rdi)\n"
+"	vmovdqa	%ymm2, 64(%rdi)\n"
+"	vmovdqa	%ymm3, 96(%rdi)\n"
+"	addq	$128, %rsi\n"
+"	addq	$128, %rdi\n"
+"	subq	$128, %rdx\n"
+"	cmpq	$128, %rdx\n"
+"	jae	10b\n"
+"11:	vzeroupper\n"
+"	testq	%rdx, %rdx\n"
+"	je	8f\n"
+"	cmpq	$16, %rdx\n"
+"	jb	7f\n"
+"	cmpq	$64, %rdx\n"
+"	jb	6f\n"
 "5:	movups	(%rsi), %xmm0\n"
 "	movups	16(%rsi), %xmm1\n"
 "	movups	32(%rsi), %xmm2\n"
@@ -172,7 +220,10 @@ __asm__(
 "	.cfi_startproc\n"
 "	movq	%rdx, (%r8)\n"
 "	xorl	%eax, %eax\n"
-"	ret\n"
+"	cmpb	$0, smx_guard_wide(%rip)\n"
+"	je	1f\n"
+"	vzeroupper\n"
+"1:	ret\n"
 "	.cfi_endproc\n"
 ".popsection\n"
 );
@@ -348,20 +399,25 @@ static bool copy_jump(void *dst, const void *src, size_t n, const void **fault)
 
 #ifdef SMX_GUARD_X86
 enum {
-	LEAF_MAX = 512,		/* from here on libc's vectors win back what the jump buffer costs */
+	/* Longer than this, libc's vectors win back what the jump buffer costs. */
+	LEAF_MAX = 512,
+	LEAF_WIDE_MAX = 256 << 10,
 	TAIL_BYTES = 64,
 };
 
+static __attribute__((noinline)) bool copy_long(void *dst, const void *src, size_t n, const void **fault)
+{
+	/* libc stores in any order. The end of a message comes last: programs poll on it. */
+	size_t head = n - TAIL_BYTES;
+
+	return copy_jump(dst, src, head, fault) &&
+	       smx_guard_copy_leaf((char *)dst + head, (const char *)src + head, TAIL_BYTES, fault);
+}
+
 bool smx_guard_copy(void *dst, const void *src, size_t n, const void **fault)
 {
-	if (__builtin_expect(n > LEAF_MAX, 0)) {
-		if (!copy_jump(dst, src, n - TAIL_BYTES, fault))
-			return false;
-		/* libc stores in any order. The end of a message comes last: programs poll on it. */
-		dst = (char *)dst + (n - TAIL_BYTES);
-		src = (const char *)src + (n - TAIL_BYTES);
-		n = TAIL_BYTES;
-	}
+	if (n > LEAF_MAX && !(smx_guard_wide && n <= LEAF_WIDE_MAX))
+		return copy_long(dst, src, n, fault);
 	return smx_guard_copy_leaf(dst, src, n, fault);
 }
 #else

@@ -44,8 +44,9 @@ void smx_dev_ring_srq(struct smx_dev *dev, struct smx_srq *srq);
 void smx_dev_arm_cq(struct smx_dev *dev, struct smx_cq *cq, uint32_t arm_word);	/* as in CQ dbrec[1] */
 
 /* Instead of smx_dev_ring_sq() and a turn: does what the doorbell asks for, if that needs no turn, and nothing else is
- * left to do for the next one (but for what is due). RETURN false when some of it, or all, is left for those two. */
-bool smx_dev_visit_sq(struct smx_dev *dev, struct smx_qp *qp);
+ * left to do for the next one (but for what is due). RETURN false when some of it, or all, is left for those two.
+ * This is the one call that need not be serialised with others of its kind, unless the caller says that it is alone. */
+bool smx_dev_visit_sq(const struct smx_dev *dev, struct smx_qp *qp, bool alone);
 
 /* Does what is due: fetches and executes WQEs, moves frames, fires timers. Bounded by the budget.
  * RETURN when to call again, in now() nanoseconds: 0 for at once, UINT64_MAX for when rung. */

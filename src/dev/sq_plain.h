@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Decoding of the commonest WQEs, WRITE and READ with one data segment: what has no fault is recognised by few
+/* Decoding of the commonest WQEs, WRITE, READ and SEND with one data segment: what has no fault is recognised by few
  * comparisons. What is not recognised is for sq_fetch.c, which knows every WQE and says what is wrong with one. */
 #ifndef SMX_DEV_SQ_PLAIN_H
 #define SMX_DEV_SQ_PLAIN_H
@@ -7,7 +7,7 @@
 #include "base/bits.h"
 #include "xport/requester.h"
 
-/* A WRITE or READ with one data segment. */
+/* A WRITE, READ or SEND with one data segment. */
 struct smx_plain_req {
 	uint8_t opcode, fm_ce_se, bb_count;
 	uint32_t rkey;
@@ -50,7 +50,7 @@ static inline bool smx_sq_plain_data(const struct smx_sq *sq, const uint8_t *seg
 	const uint8_t *data = seg + sizeof(struct smx_wqe_inline);
 
 	if (count & SMX_INLINE_SEG) {
-		if (out->opcode != SMX_OP_RDMA_WRITE || bytes > ds * SMX_WQE_DS ||
+		if (out->opcode == SMX_OP_RDMA_READ || bytes > ds * SMX_WQE_DS ||
 		    (sizeof(struct smx_wqe_inline) + bytes + SMX_WQE_DS - 1) / SMX_WQE_DS != ds ||
 		    bytes > (uint64_t)(sq->buf + (size_t)sq->bb_count * SMX_WQE_BB - data))
 			return false;
@@ -67,21 +67,18 @@ static inline bool smx_sq_plain_data(const struct smx_sq *sq, const uint8_t *seg
 	return bytes != 0;
 }
 
-/* Decodes the WQE at block counter at; what was rung ends before the block counter end. RETURN false for what is not
- * such a request, or has a fault. */
-static inline bool smx_sq_plain(const struct smx_qp *qp, uint32_t at, uint32_t end, struct smx_wqe_words w,
-				struct smx_plain_req *out)
+static inline __attribute__((always_inline)) bool smx_sq_plain_of(const struct smx_qp *qp, uint32_t at, uint32_t end,
+								  struct smx_wqe_words w, bool has_raddr,
+								  struct smx_plain_req *out)
 {
 	enum smx_qp_type type = qp->attr.type;
 	const struct smx_sq *sq = &qp->sq;
 	uint32_t av_ds = type == SMX_QP_DCI ? sizeof(struct smx_wqe_av) / SMX_WQE_DS : 0, ds = w.qpn_ds & 0xff;
 	uint32_t mask = sq->bb_count * SMX_WQE_BB - 1, base = at * SMX_WQE_BB & mask;
-	const uint8_t *raddr = sq->buf + ((base + (1 + av_ds) * SMX_WQE_DS) & mask);
+	const uint8_t *seg = sq->buf + ((base + (1 + av_ds) * SMX_WQE_DS) & mask);
 
-	out->opcode = (uint8_t)w.opcode;
-	if ((out->opcode != SMX_OP_RDMA_WRITE && out->opcode != SMX_OP_RDMA_READ) ||
-	    (type != SMX_QP_RC && type != SMX_QP_DCI) || w.qpn_ds >> 8 != qp->qpn || qp->attr.wq_signature ||
-	    (w.opcode >> 8 & 0xffff) != (at & 0xffff) || ds < 3 + av_ds || ds > SMX_WQE_DS_MAX ||
+	if ((type != SMX_QP_RC && type != SMX_QP_DCI) || w.qpn_ds >> 8 != qp->qpn || qp->attr.wq_signature ||
+	    (w.opcode >> 8 & 0xffff) != (at & 0xffff) || ds < 2 + has_raddr + av_ds || ds > SMX_WQE_DS_MAX ||
 	    (end - at) * 4 < ds)
 		return false;
 	out->av = av_ds ? (const void *)(sq->buf + base + SMX_WQE_DS) : NULL;
@@ -89,9 +86,24 @@ static inline bool smx_sq_plain(const struct smx_qp *qp, uint32_t at, uint32_t e
 		return false;
 	out->fm_ce_se = w.ctrl->fm_ce_se;
 	out->bb_count = (uint8_t)((ds + 3) / 4);
-	out->raddr = smx_wqe_long(raddr, 0);
-	out->rkey = smx_wqe_word(raddr, 8);
-	return smx_sq_plain_data(sq, raddr + SMX_WQE_DS, ds - 2 - av_ds, out);
+	out->raddr = has_raddr ? smx_wqe_long(seg, 0) : 0;
+	out->rkey = has_raddr ? smx_wqe_word(seg, 8) : 0;
+	seg += has_raddr ? SMX_WQE_DS : 0;
+	return smx_sq_plain_data(sq, seg, ds - 1 - has_raddr - av_ds, out);
+}
+
+/* Decodes the WQE at block counter at; what was rung ends before the block counter end. RETURN false for what is not
+ * such a request, or has a fault. */
+static inline bool smx_sq_plain(const struct smx_qp *qp, uint32_t at, uint32_t end, struct smx_wqe_words w,
+				struct smx_plain_req *out)
+{
+	uint8_t op = out->opcode = (uint8_t)w.opcode;
+
+	if (op == SMX_OP_RDMA_WRITE || op == SMX_OP_RDMA_WRITE_IMM || op == SMX_OP_RDMA_READ)
+		return smx_sq_plain_of(qp, at, end, w, true, out);
+	if (op == SMX_OP_SEND || op == SMX_OP_SEND_IMM || op == SMX_OP_SEND_INVAL)
+		return smx_sq_plain_of(qp, at, end, w, false, out);
+	return false;
 }
 
 #endif

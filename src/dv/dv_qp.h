@@ -19,8 +19,8 @@ enum smx_dv_qp_kind { SMX_DV_RC, SMX_DV_UC, SMX_DV_UD, SMX_DV_XRC_INI, SMX_DV_XR
 
 enum { SMX_BF_DS_MIN = 2 };	/* a control segment alone is not copied, only its first 8 bytes */
 
-/* BlueFlame register: two halves used in turn. Shared by queue pairs of a context, without a lock: our device
- * takes WQEs from the ring, so that two threads' stores to one half do no harm. */
+/* BlueFlame register: two halves used in turn. Queue pairs may share one without a lock: our device takes WQEs from
+ * the ring, so that two threads' stores to one half do no harm. */
 struct smx_dv_bf {
 	uint8_t *reg;
 	uint32_t uuarn;		/* 0: no block copies */

@@ -25,6 +25,8 @@ struct job {
 	uint64_t n;
 };
 
+enum { SHORT_BYTES = 64 };	/* the most that is copied without a call */
+
 struct words { uint64_t w[2]; };
 
 /* All loads before any store, so that overlapping pieces come out right. */
@@ -61,7 +63,7 @@ SMX_UNJUDGED static inline void copy_piece(uint8_t *dst, const uint8_t *src, siz
 		return;
 	if (!src)
 		smx_libc.set(dst, 0, n);
-	else if (n > 64)
+	else if (n > SHORT_BYTES)
 		smx_libc.move(dst, src, n);
 	else if (n > 16)
 		copy_words(dst, src, n);
@@ -169,6 +171,29 @@ SMX_UNJUDGED static void strides_job(void *arg)
 	case 64: strides_loop(s, 64); break;
 	default: strides_loop(s, s->length); break;
 	}
+}
+
+/* Longer blocks are worth a copy each, where none overlaps another's other side. */
+static inline bool are_apart(const struct strides *s)
+{
+	uint64_t dst_span = (s->count - 1) * s->dst_stride + s->length;
+	uint64_t src_span = (s->count - 1) * s->src_stride + s->length;
+
+	return (uintptr_t)s->dst - (uintptr_t)s->src >= src_span && (uintptr_t)s->src - (uintptr_t)s->dst >= dst_span;
+}
+
+static bool copy_strides(const struct smx_dev_env *env, const struct strides *s, const void **bad)
+{
+	const uint8_t *src = s->src;
+	uint8_t *dst = s->dst;
+
+	if (s->length <= SHORT_BYTES || !are_apart(s))
+		return env->call(strides_job, (void *)(uintptr_t)s, bad);
+	for (uint64_t left = s->count; left; left--, dst += s->dst_stride, src += s->src_stride) {
+		if (!env->copy(dst, src, s->length, bad))
+			return false;
+	}
+	return true;
 }
 
 static bool one_run(const struct side *s)
@@ -280,7 +305,7 @@ static uint64_t copy_batch(const struct smx_dev_env *env, struct side *d, struct
 		step_side(d, n);
 		step_side(s, n);
 	} else if (find_strides(d, s, n, &r)) {
-		if (!env->call(strides_job, &r, bad))
+		if (!copy_strides(env, &r, bad))
 			return 0;
 		step_strides(d, &r, r.dst_stride);
 		step_strides(s, &r, r.src_stride);

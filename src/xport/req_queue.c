@@ -6,6 +6,7 @@
  * stream) <= pi (all before were rung). What the program wrote into the ring is read here only to
  * find where each WQE ends and whose it is; nothing in it is believed. */
 #include "xport/requester.h"
+#include "xport/responder.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -19,12 +20,15 @@ int smx_req_work_create(struct smx_dev *dev)
 	if (!w)
 		return ENOMEM;
 	w->walk_off = UINT64_MAX;
+	w->message = smx_resp_ctx_new(NULL);
 	dev->req_work = w;
-	return 0;
+	return w->message ? 0 : ENOMEM;
 }
 
 void smx_req_work_destroy(struct smx_dev *dev)
 {
+	if (dev->req_work)
+		free(dev->req_work->message);
 	free(dev->req_work);
 	dev->req_work = NULL;
 }

@@ -7,6 +7,8 @@
 #include "net/port.h"
 #include "obj/device.h"
 #include "obj/qp.h"
+#include "xport/requester.h"
+#include "xport/responder.h"
 
 struct rig { struct host *h; struct end *a, *b; };
 
@@ -33,7 +35,7 @@ static void rig_free(struct rig *r)
 static bool visit(struct rig *r, struct end *e)
 {
 	be32_store_release(&e->dbrec[SMX_DBREC_SND], e->pi & 0xffff);
-	return smx_dev_visit_sq(r->h->dev, e->qp);
+	return smx_dev_visit_sq(r->h->dev, e->qp, true);
 }
 
 /* The doorbell of what a visit left. */
@@ -101,6 +103,65 @@ static void inline_data_is_written(void **state)
 	rig_free(&r);
 }
 
+static void messages_meet_their_receives(void **state)
+{
+	struct rig r = rig_new();
+	struct smx_cqe64 *cqe = (void *)r.h->cq_buf;
+	be32 imm = to_be32(0x11223344);
+
+	(void)state;
+	post_recv(r.h, r.b, 0x9000, 64);
+	post_recv(r.h, r.b, 0x9100, 0);
+	put(r.h, r.a, SMX_OP_SEND, 0x40, 0, 50);
+	put(r.h, r.a, SMX_OP_RDMA_WRITE_IMM, 0x80, 0x8000, 20);
+	memcpy(&last_ctrl(r.a)->imm, &imm, sizeof(imm));
+	assert_true(visit(&r, r.a));
+	expect_cqe(r.h, SMX_CQE_RESP_SEND, 0);
+	expect_cqe(r.h, SMX_CQE_REQ, 0);
+	expect_cqe(r.h, SMX_CQE_RESP_WR_IMM, 0);
+	expect_cqe(r.h, SMX_CQE_REQ, 0);
+	expect_cqe(r.h, SMX_CQE_INVALID, 0);
+	assert_int_equal(from_be32(cqe[0].byte_cnt), 50);
+	assert_int_equal(from_be32(cqe[2].imm_inval_pkey), 0x11223344);
+	assert_memory_equal(r.h->mem + 0x9000, r.h->mem + 0x40, 50);
+	assert_memory_equal(r.h->mem + 0x8000, r.h->mem + 0x80, 20);
+	assert_int_equal(r.a->qp->req->next_psn, r.b->qp->resp->one->epsn);
+	rig_free(&r);
+}
+
+static void messages_that_wake_somebody_are_left_to_the_turn(void **state)
+{
+	struct rig r = rig_new();
+
+	(void)state;
+	post_recv(r.h, r.b, 0x9000, 64);
+	put(r.h, r.a, SMX_OP_SEND, 0, 0, 8);
+	last_ctrl(r.a)->fm_ce_se = 0;
+	smx_dev_arm_cq(r.h->dev, r.h->cq, 0);
+	expect_left(&r, SMX_CQE_RESP_SEND, 0);
+	assert_int_equal(r.h->cq_events, 1);
+	rig_free(&r);
+}
+
+/* Of its two completions the first takes the last place: the turn sees to what the other is lost for. */
+static void a_message_whose_own_completion_is_lost_takes_a_turn(void **state)
+{
+	struct rig r = rig_new();
+
+	(void)state;
+	post_recv(r.h, r.b, 0x9000, 64);
+	put(r.h, r.a, SMX_OP_SEND, 0, 0, 8);
+	fill_queue(&r);
+	r.h->cq->room = 1;
+	assert_false(visit(&r, r.a));
+	assert_int_equal(r.h->cq->pi, 1);
+	assert_true(smx_dev_is_ready(r.h->dev));
+	smx_dev_turn(r.h->dev);
+	assert_int_equal(smx_qp_state(r.a->qp), IBV_QPS_ERR);
+	assert_int_equal(r.h->event_count, 2);
+	rig_free(&r);
+}
+
 static void the_queue_goes_on_behind_a_visit(void **state)
 {
 	struct rig r = rig_new();
@@ -125,15 +186,15 @@ static void a_visit_ends_before_the_first_request_that_it_cannot_do(void **state
 	struct rig r = rig_new();
 
 	(void)state;
-	post_recv(r.h, r.b, 0x9000, 64);
 	put(r.h, r.a, SMX_OP_RDMA_WRITE, 0, 0x8000, 8);
-	put(r.h, r.a, SMX_OP_SEND, 0, 0, 8);
+	put(r.h, r.a, SMX_OP_SEND, 0, 0, 8);	/* there is no receive */
 	put(r.h, r.a, SMX_OP_RDMA_WRITE, 8, 0x8008, 8);
 	r.h->mem[0x8008] = 0xee;
 	assert_false(visit(&r, r.a));
 	expect_cqe(r.h, SMX_CQE_REQ, 0);
 	expect_cqe(r.h, SMX_CQE_INVALID, 0);
 	assert_int_equal(r.h->mem[0x8008], 0xee);
+	post_recv(r.h, r.b, 0x9000, 64);
 	ring_and_turn(&r, r.a);
 	expect_cqe(r.h, SMX_CQE_RESP_SEND, 0);
 	expect_cqe(r.h, SMX_CQE_REQ, 0);
@@ -348,6 +409,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(writes_and_reads_are_done_in_order_and_completed),
 		cmocka_unit_test(inline_data_is_written),
+		cmocka_unit_test(messages_meet_their_receives),
+		cmocka_unit_test(messages_that_wake_somebody_are_left_to_the_turn),
+		cmocka_unit_test(a_message_whose_own_completion_is_lost_takes_a_turn),
 		cmocka_unit_test(the_queue_goes_on_behind_a_visit),
 		cmocka_unit_test(a_visit_ends_before_the_first_request_that_it_cannot_do),
 		cmocka_unit_test(errors_are_left_to_the_turn),
