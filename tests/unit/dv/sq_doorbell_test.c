@@ -5,7 +5,7 @@
 /* Is the request that was rung last, at block bb, whole in the UAR, or only its first 8 bytes? */
 static bool is_whole_in_uar(struct world *w, uint32_t bb)
 {
-	const uint8_t *half = w->bf_reg + (w->bf.offset ^ w->bf.buf_bytes);
+	const uint8_t *half = w->bf_reg + (w->qp.bf.offset ^ w->qp.bf.buf_bytes);
 	bool whole = !memcmp(half, world_wqe(w, bb), 48);
 
 	assert_memory_equal(half, world_wqe(w, bb), 8);
