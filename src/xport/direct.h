@@ -27,7 +27,7 @@ struct smx_message {
 	uint64_t length;
 	const struct smx_sge *sge;
 	uint32_t sge_count;
-	bool quietly;			/* only if nobody is woken by it */
+	bool quietly;			/* only if its completion wakes nobody */
 };
 /* Carries it out and completes its receive. RETURN false when it is to be sent, as above. */
 bool smx_direct_send(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st, const struct smx_message *m);

@@ -86,18 +86,14 @@ static void describe(const struct smx_qp *qp, const struct smx_message *m, struc
 		memcpy(f->sgid, smx_av_source(qp->dev, m->av), sizeof(f->sgid));
 }
 
-static inline bool wakes_somebody(const struct smx_qp *target)
-{
-	return !smx_cq_is_quiet(target->attr.recv_cq) || (target->attr.srq && target->attr.srq->limit_armed);
-}
-
 bool smx_direct_send(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st, const struct smx_message *m)
 {
 	struct smx_qp *target = find_target(dev, qp, st, m);
 	struct smx_resp_work w;
 	struct smx_frame f;
 
-	if (!target || m->length > LONGEST_BYTES || !gather(dev, qp, m, &f) || (m->quietly && wakes_somebody(target)))
+	if (!target || m->length > LONGEST_BYTES || (m->quietly && !smx_cq_is_quiet(target->attr.recv_cq)) ||
+	    !gather(dev, qp, m, &f))
 		return false;
 	describe(qp, m, &f);
 	w.dev = dev;

@@ -20,8 +20,8 @@
 #include "xport/responder.h"
 
 enum {
-	MEM = 1 << 16, SRC = 0, DST = 32768, BLOCKS = 64, CQES = 32, RECVS = 8, STRIDE = 64, PSN = 100, EVENTS = 8,
-	ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+	MEM = 4 << 20, SRC = 0, DST = 2 << 20, FILLED = 1 << 16, BLOCKS = 64, CQES = 32, RECVS = 8, STRIDE = 64,
+	PSN = 100, EVENTS = 8, DC_KEY = 0x5dc, ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
 };
 
 struct end {
@@ -57,7 +57,7 @@ struct pair {
 enum odd {
 	NOTHING, RTR, OTHER_MTU, OTHER_PSN, NO_WRITES, SRQ, SRQ_LIMIT, SRQ_BROKEN, FULL_CQ, ARMED, ARMED_SOLICITED,
 	BAD_RECV_KEY, BAD_KEY, BAD_INVALIDATE, BAD_RKEY, LEFT_BEHIND, BEHIND_ANOTHER, UNMAPPED, DRAINED, SMALL_IN_CQE,
-	SELF, NOT_SIGNALED,
+	SELF, NOT_SIGNALED, BEGUN, OTHER_PEER, OTHER_TYPE, OTHER_DC_KEY, NO_SOURCE, BAD_SECOND,
 };
 
 struct row {
@@ -65,7 +65,7 @@ struct row {
 	uint8_t opcode;
 	uint32_t length, pieces;	/* of the message, in so many SGEs; 0 pieces: inline */
 	uint32_t recv[2];		/* lengths of the receive's SGEs; both 0: none is posted */
-	bool frame;
+	bool frame, dc;
 	enum odd odd;
 	uint64_t dst;			/* the receive's place in memory, where it is not DST */
 };
@@ -105,17 +105,37 @@ static void make_qp(struct pair *p, struct end *e, const struct row *r)
 		.type = SMX_QP_RC, .pd = p->pd, .send_cq = p->cq, .recv_cq = p->cq, .sq_buf = e->sq,
 		.sq_bb_count = BLOCKS, .rq_buf = e->rq, .rq_wqe_count = RECVS, .rq_stride_bytes = STRIDE,
 		.dbrec = e->dbrec, .user_index = 0xabc, .resp_scatter_bytes = r->odd == SMALL_IN_CQE ? 32 : 0,
+		.dc_key = DC_KEY,
 	};
 
 	if (p->srq && e == &p->b) {
 		attr.srq = p->srq;
 		attr.rq_wqe_count = 0;
 	}
+	if (r->dc) {
+		attr.type = e == &p->b ? SMX_QP_DCT : SMX_QP_DCI;
+		attr.rq_wqe_count = 0;
+		attr.sq_bb_count = e == &p->b ? 0 : BLOCKS;
+	}
+	if (r->odd == OTHER_TYPE && e == &p->b)
+		attr.type = SMX_QP_UC;
 	assert_int_equal(smx_cmd_create_qp(p->dev, &attr, &e->qp, &e->qpn), 0);
 }
 
+/* What each type needs to be told on its way. */
 static void connect_qp(struct pair *p, const struct end *e, const struct end *to, const struct row *r)
 {
+	enum { INIT = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT, PATH = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU,
+	       RTS = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+		     IBV_QP_MAX_QP_RD_ATOMIC };
+	static const struct { int init, rtr, rts; } masks[] = {
+		[SMX_QP_RC] = { INIT | IBV_QP_ACCESS_FLAGS, PATH | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER, RTS },
+		[SMX_QP_UC] = { INIT | IBV_QP_ACCESS_FLAGS, PATH | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
+				IBV_QP_STATE | IBV_QP_SQ_PSN },
+		[SMX_QP_DCI] = { INIT, PATH, RTS },
+		[SMX_QP_DCT] = { INIT | IBV_QP_ACCESS_FLAGS, PATH | IBV_QP_MIN_RNR_TIMER, 0 },
+	};
 	bool odd = e == &p->b || to == e;
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT, .port_num = 1, .dest_qp_num = to->qpn, .rq_psn = PSN, .sq_psn = PSN,
@@ -125,20 +145,17 @@ static void connect_qp(struct pair *p, const struct end *e, const struct end *to
 		.rnr_retry = 7, .ah_attr = { .is_global = 1, .port_num = 1 },
 	};
 	struct smx_path path = { .hop_limit = 1 };
+	enum smx_qp_type type = e->qp->attr.type;
 
 	if (odd && r->odd == OTHER_PSN)
 		attr.rq_psn = PSN - 1;
-	assert_int_equal(smx_cmd_modify_qp(p->dev, e->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-					   IBV_QP_ACCESS_FLAGS, NULL), 0);
+	assert_int_equal(smx_cmd_modify_qp(p->dev, e->qp, &attr, masks[type].init, NULL), 0);
 	attr.qp_state = IBV_QPS_RTR;
-	assert_int_equal(smx_cmd_modify_qp(p->dev, e->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-					   IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-					   IBV_QP_MIN_RNR_TIMER, &path), 0);
-	if (odd && r->odd == RTR)
+	assert_int_equal(smx_cmd_modify_qp(p->dev, e->qp, &attr, masks[type].rtr, &path), 0);
+	if (!masks[type].rts || (odd && r->odd == RTR))
 		return;
 	attr.qp_state = IBV_QPS_RTS;
-	assert_int_equal(smx_cmd_modify_qp(p->dev, e->qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-					   IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC, NULL), 0);
+	assert_int_equal(smx_cmd_modify_qp(p->dev, e->qp, &attr, masks[type].rts, NULL), 0);
 }
 
 static struct end *target_of(struct pair *p, const struct row *r)
@@ -167,7 +184,7 @@ static struct pair *open_pair(const struct row *r, bool direct)
 	smx_guard_install();
 	memset(p, 0, sizeof(*p));
 	memset(p->cq_buf, 0xff, sizeof(p->cq_buf));
-	for (uint32_t i = 0; i < MEM / 2; i++)
+	for (uint32_t i = 0; i < FILLED; i++)
 		p->out.mem[i] = (uint8_t)(i * 7 + (i >> 8));
 	p->now = 1000;
 	assert_int_equal(smx_dev_create(&attr, &p->dev), 0);
@@ -178,12 +195,14 @@ static struct pair *open_pair(const struct row *r, bool direct)
 	p->spare->free = false;
 	srq.pd = p->pd;
 	srq.limit = r->odd == SRQ_LIMIT;
-	if (r->odd >= SRQ && r->odd <= SRQ_BROKEN)
+	if (r->dc || (r->odd >= SRQ && r->odd <= SRQ_BROKEN))
 		assert_int_equal(smx_cmd_create_srq(p->dev, &srq, &p->srq, &n), 0);
 	make_qp(p, &p->a, r);
 	make_qp(p, &p->b, r);
 	connect_qp(p, &p->a, r->odd == SELF ? &p->a : &p->b, r);
-	connect_qp(p, &p->b, &p->a, r);
+	connect_qp(p, &p->b, r->odd == OTHER_PEER ? &p->b : &p->a, r);
+	if (r->odd == NO_SOURCE)
+		smx_dev_set_gid(p->dev, 1, (const uint8_t *)"a source GID, not of index 0");
 	return p;
 }
 
@@ -234,7 +253,8 @@ static uint32_t put_payload(struct pair *p, const struct row *r, uint8_t *at)
 	}
 	for (uint32_t i = 0; i < r->pieces; i++) {
 		uint32_t n = i + 1 < r->pieces ? part : r->length - off;
-		struct smx_wqe_data seg = { .byte_count = to_be32(n), .lkey = to_be32(p->key ^ (r->odd == BAD_KEY)),
+		bool bad = r->odd == BAD_KEY || (r->odd == BAD_SECOND && i == 1);
+		struct smx_wqe_data seg = { .byte_count = to_be32(n), .lkey = to_be32(p->key ^ bad),
 					    .va = to_be64((uintptr_t)p->out.mem + SRC + off) };
 
 		memcpy(at + i * SMX_WQE_DS, &seg, sizeof(seg));
@@ -254,7 +274,13 @@ static void post_send(struct pair *p, const struct row *r)
 	be32 imm = to_be32(r->opcode == SMX_OP_SEND_INVAL ? p->spare_key : 0x11223344);
 	struct smx_wqe_raddr raddr = { .va = to_be64((uintptr_t)p->out.mem + DST + 4096),
 				       .rkey = to_be32(p->key ^ (r->odd == BAD_RKEY)) };
+	struct smx_wqe_av av = { .dqp_dct = to_be32(p->b.qpn | SMX_AV_EXTENDED), .hop_limit = 1,
+				 .dc_key = to_be64(DC_KEY + (r->odd == OTHER_DC_KEY)) };
 
+	if (r->dc) {
+		memcpy(wqe + SMX_WQE_DS * ds, &av, sizeof(av));
+		ds += sizeof(av) / SMX_WQE_DS;
+	}
 	if (r->opcode == SMX_OP_RDMA_WRITE_IMM)
 		memcpy(wqe + SMX_WQE_DS * ds++, &raddr, sizeof(raddr));
 	if (r->length)
@@ -276,24 +302,47 @@ static void turn(struct pair *p)
 	fail_msg("the device does not come to rest");
 }
 
+/* What the target knows of the sender: a DC target since the first frame, which is sent for that. */
+static struct smx_resp_ctx *context(struct pair *p, const struct row *r)
+{
+	struct smx_responder *resp = target_of(p, r)->qp->resp;
+	bool direct = p->dev->attr.direct;
+
+	if (!r->dc)
+		return resp->one;
+	p->dev->attr.direct = false;
+	post_send(p, r);
+	turn(p);
+	p->dev->attr.direct = direct;
+	for (int i = 0; i < SMX_RESP_DC_BUCKETS; i++)
+		if (resp->bucket[i])
+			return resp->bucket[i];
+	fail_msg("the target knows no sender");
+	return NULL;
+}
+
 static void prepare(struct pair *p, const struct row *r)
 {
-	struct smx_resp_ctx *c = target_of(p, r)->qp->resp->one;
 	struct ibv_qp_attr sqd = { .qp_state = IBV_QPS_SQD };
+	struct smx_resp_ctx *c;
 
 	if (r->odd == FULL_CQ)
 		p->cq->pi = CQES;
 	if (r->odd == ARMED || r->odd == ARMED_SOLICITED)
 		smx_dev_arm_cq(p->dev, p->cq, r->odd == ARMED_SOLICITED ? SMX_CQ_ARM_SOLICITED : 0);
-	if (r->odd == UNMAPPED)		/* under the key's end there is nothing */
+	if (r->odd == UNMAPPED)
 		((struct smx_mkey *)smx_mkey_find(p->dev, p->key))->attr.host = (void *)16;
 	if (r->odd == DRAINED)
 		assert_int_equal(smx_cmd_modify_qp(p->dev, p->b.qp, &sqd, IBV_QP_STATE, NULL), 0);
+	if (r->odd == BEGUN)
+		context(p, r)->message = SMX_RESP_IN_SEND;
 	if (r->odd != LEFT_BEHIND)
 		return;
 	/* As after a sender whose payload could not be read. */
-	assert_true(smx_rq_take(&p->b.qp->rq, &c->recv));
-	c->has_recv = true;
+	c = context(p, r);
+	c->has_recv = p->srq ? smx_srq_take(p->dev, p->srq, &c->recv) : smx_rq_take(&p->b.qp->rq, &c->recv);
+	assert_true(c->has_recv);
+	c->recv_srq = p->srq;
 }
 
 /* RETURN whether a sequence number was taken. */
@@ -301,6 +350,7 @@ static bool run(const struct row *r, bool direct, struct outcome *out)
 {
 	struct pair *p = open_pair(r, direct);
 	struct end *target = target_of(p, r);
+	uint32_t before;
 	bool frame;
 
 	if (r->recv[0])
@@ -308,11 +358,12 @@ static bool run(const struct row *r, bool direct, struct outcome *out)
 	if (r->recv[0] && r->odd != SRQ_LIMIT)
 		post_receive(p, target, r);
 	prepare(p, r);
+	before = p->a.qp->req[0].next_psn;
 	post_send(p, r);
 	if (r->odd == BEHIND_ANOTHER || r->odd == SRQ_BROKEN)
 		post_send(p, r);
 	turn(p);
-	frame = p->a.qp->req[0].next_psn != PSN || !r->recv[0];
+	frame = p->a.qp->req[0].next_psn != before || !r->recv[0];
 	if (!r->recv[0]) {	/* it waits for a receive, which comes */
 		struct row some = *r;
 
@@ -363,8 +414,9 @@ static const struct row rows[] = {
 	{ "somebody waits for it", SMX_OP_SEND, 64, 1, { 64 }, .odd = ARMED },
 	{ "solicited, somebody waits for it", SMX_OP_SEND, 64, 1, { 64 }, .odd = ARMED_SOLICITED },
 	{ "no room for completions", SMX_OP_SEND, 64, 1, { 64 }, .odd = FULL_CQ },
-	/* No packet leaves. */
 	{ "the sender's key is wrong", SMX_OP_SEND, 64, 1, { 64 }, .odd = BAD_KEY },
+	{ "the sender's second key is wrong", SMX_OP_SEND, 64, 2, { 64 }, .odd = BAD_SECOND },
+	{ "longer than one frame", SMX_OP_SEND, (1 << 20) + 1, 1, { 1 << 20, 1 }, .frame = true },
 	{ "the first after the connection", SMX_OP_SEND, 64, 1, { 64 }, .frame = true, .odd = RTR },
 	{ "no receive", SMX_OP_SEND, 64, 1, { 0 }, .frame = true },
 	{ "no receive, two", SMX_OP_SEND_IMM, 64, 1, { 0 }, .frame = true, .odd = BEHIND_ANOTHER },
@@ -380,6 +432,20 @@ static const struct row rows[] = {
 	{ "the memory ends", SMX_OP_SEND, 30, 1, { 64 }, .frame = true, .odd = SMALL_IN_CQE, .dst = MEM - 10 },
 	{ "the ends disagree on the MTU", SMX_OP_SEND, 64, 1, { 64 }, .frame = true, .odd = OTHER_MTU },
 	{ "the ends disagree on the number", SMX_OP_SEND, 64, 1, { 64 }, .frame = true, .odd = OTHER_PSN },
+	{ "a message was begun", SMX_OP_SEND, 64, 1, { 64 }, .frame = true, .odd = BEGUN },
+	{ "the other end is connected elsewhere", SMX_OP_SEND, 64, 1, { 64 }, .frame = true, .odd = OTHER_PEER },
+	{ "the other end is of another type", SMX_OP_SEND, 64, 1, { 64 }, .frame = true, .odd = OTHER_TYPE },
+	{ "DC", SMX_OP_SEND, 64, 1, { 64 }, .dc = true },
+	{ "DC, with immediate, of two pieces", SMX_OP_SEND_IMM, 64, 2, { 60, 4 }, .dc = true },
+	{ "DC, small", SMX_OP_SEND, 30, 1, { 64 }, .dc = true, .odd = SMALL_IN_CQE },
+	{ "DC, write with immediate", SMX_OP_RDMA_WRITE_IMM, 64, 1, { 64 }, .dc = true },
+	{ "DC, no remote writes", SMX_OP_RDMA_WRITE_IMM, 64, 1, { 64 }, .dc = true, .frame = true, .odd = NO_WRITES },
+	{ "DC, no receive", SMX_OP_SEND, 64, 1, { 0 }, .dc = true, .frame = true },
+	{ "DC, the ends disagree on the MTU", SMX_OP_SEND, 64, 1, { 64 }, .dc = true, .frame = true, .odd = OTHER_MTU },
+	{ "DC, another key", SMX_OP_SEND, 64, 1, { 64 }, .dc = true, .frame = true, .odd = OTHER_DC_KEY },
+	{ "DC, no such source", SMX_OP_SEND, 64, 1, { 64 }, .dc = true, .odd = NO_SOURCE },
+	{ "DC, a receive is left", SMX_OP_SEND, 64, 1, { 64 }, .dc = true, .frame = true, .odd = LEFT_BEHIND },
+	{ "DC, a message was begun", SMX_OP_SEND, 64, 1, { 64 }, .dc = true, .frame = true, .odd = BEGUN },
 	{ "the shared queue leads nowhere", SMX_OP_SEND, 64, 1, { 64 }, .frame = true, .odd = SRQ_BROKEN },
 };
 
@@ -394,7 +460,9 @@ static void as_a_frame(void **state)
 		bool sent;
 
 		print_message("%s\n", r->name);
-		assert_int_equal(run(r, false, frame), r->odd != BAD_KEY);
+		/* What is wrong with the request itself, or its memory, leaves no packet. */
+		assert_int_equal(run(r, false, frame),
+				 r->odd != BAD_KEY && r->odd != BAD_SECOND && r->odd != NO_SOURCE);
 		sent = run(r, true, here);
 		assert_int_equal(sent, r->frame);
 		assert_int_equal(here->cqes, frame->cqes);
