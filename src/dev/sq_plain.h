@@ -67,21 +67,22 @@ static inline bool smx_sq_plain_data(const struct smx_sq *sq, const uint8_t *seg
 	return bytes != 0;
 }
 
+static inline bool smx_op_has_raddr(uint8_t op)
+{
+	return op == SMX_OP_RDMA_WRITE || op == SMX_OP_RDMA_WRITE_IMM || op == SMX_OP_RDMA_READ;
+}
+
 static inline __attribute__((always_inline)) bool smx_sq_plain_of(const struct smx_qp *qp, uint32_t at, uint32_t end,
 								  struct smx_wqe_words w, bool has_raddr,
 								  struct smx_plain_req *out)
 {
-	enum smx_qp_type type = qp->attr.type;
-	const struct smx_sq *sq = &qp->sq;
-	uint32_t av_ds = type == SMX_QP_DCI ? sizeof(struct smx_wqe_av) / SMX_WQE_DS : 0, ds = w.qpn_ds & 0xff;
-	uint32_t mask = sq->bb_count * SMX_WQE_BB - 1, base = at * SMX_WQE_BB & mask;
-	const uint8_t *seg = sq->buf + ((base + (1 + av_ds) * SMX_WQE_DS) & mask);
+	uint32_t data_at = qp->plain_ds - !has_raddr, ds = w.qpn_ds & 0xff, mask = qp->sq.bb_count * SMX_WQE_BB - 1;
+	const uint8_t *seg = qp->sq.buf + ((at * SMX_WQE_BB + (data_at - has_raddr) * SMX_WQE_DS) & mask);
 
-	if ((type != SMX_QP_RC && type != SMX_QP_DCI) || w.qpn_ds >> 8 != qp->qpn || qp->attr.wq_signature ||
-	    (w.opcode >> 8 & 0xffff) != (at & 0xffff) || ds < 2 + has_raddr + av_ds || ds > SMX_WQE_DS_MAX ||
-	    (end - at) * 4 < ds)
+	if (!qp->plain_ds || w.qpn_ds >> 8 != qp->qpn || ((w.opcode >> 8) ^ at) & 0xffff || ds <= data_at ||
+	    ds > SMX_WQE_DS_MAX || (end - at) * (SMX_WQE_BB / SMX_WQE_DS) < ds)
 		return false;
-	out->av = av_ds ? (const void *)(sq->buf + base + SMX_WQE_DS) : NULL;
+	out->av = qp->attr.type == SMX_QP_DCI ? (const void *)(w.ctrl + 1) : NULL;
 	if (out->av && !(from_be32(out->av->dqp_dct) & SMX_AV_EXTENDED))
 		return false;
 	out->fm_ce_se = w.ctrl->fm_ce_se;
@@ -89,7 +90,7 @@ static inline __attribute__((always_inline)) bool smx_sq_plain_of(const struct s
 	out->raddr = has_raddr ? smx_wqe_long(seg, 0) : 0;
 	out->rkey = has_raddr ? smx_wqe_word(seg, 8) : 0;
 	seg += has_raddr ? SMX_WQE_DS : 0;
-	return smx_sq_plain_data(sq, seg, ds - 1 - has_raddr - av_ds, out);
+	return smx_sq_plain_data(&qp->sq, seg, ds - data_at, out);
 }
 
 /* Decodes the WQE at block counter at; what was rung ends before the block counter end. RETURN false for what is not
@@ -99,9 +100,9 @@ static inline bool smx_sq_plain(const struct smx_qp *qp, uint32_t at, uint32_t e
 {
 	uint8_t op = out->opcode = (uint8_t)w.opcode;
 
-	if (op == SMX_OP_RDMA_WRITE || op == SMX_OP_RDMA_WRITE_IMM || op == SMX_OP_RDMA_READ)
+	if (smx_op_has_raddr(op))
 		return smx_sq_plain_of(qp, at, end, w, true, out);
-	if (op == SMX_OP_SEND || op == SMX_OP_SEND_IMM || op == SMX_OP_SEND_INVAL)
+	if (smx_op_is_send(op))
 		return smx_sq_plain_of(qp, at, end, w, false, out);
 	return false;
 }

@@ -7,7 +7,9 @@
  *
  * Visits may be side by side. What they read, keys, queue pairs and tables, does not change meanwhile; what they write
  * is the send queue that was rung, the memory that its requests name, and a completion queue: of the first and the last
- * one visitor has each at a time. */
+ * one visitor has each at a time. Messages, which take a receive of another queue pair, are for who is alone. */
+#include "dev/sq_visit.h"
+
 #include "dev/dev.h"
 #include "dev/sq_plain.h"
 #include "xport/direct_here.h"
@@ -17,18 +19,22 @@ enum {
 	VISIT_BYTES = 128 << 10,
 };
 
-/* Is a turn free of anything but the ring itself? */
-static inline bool is_quiet(const struct smx_dev *dev)
-{
-	return dev->attr.direct && !dev->watched_err && smx_port_is_still(dev->port);
-}
-
 /* Nothing is outstanding, and the next request can be done. */
 static inline bool is_idle(const struct smx_qp *qp)
 {
-	return qp->state == IBV_QPS_RTS && qp->sq.bb_count && qp->sq.ci == qp->sq.pi && !qp->ready &&
-	       qp->sqd == SMX_SQD_NONE && !qp->rndv &&
-	       (qp->attr.type == SMX_QP_RC || qp->attr.type == SMX_QP_DCI);
+	return qp->plain_ds && qp->state == IBV_QPS_RTS && qp->sq.ci == qp->sq.pi && !qp->ready &&
+	       qp->sqd == SMX_SQD_NONE;
+}
+
+/* Of plain requests, those that change nothing but their own queue pair; the others take a receive. */
+static inline bool is_one_sided(uint8_t opcode)
+{
+	return opcode == SMX_OP_RDMA_WRITE || opcode == SMX_OP_RDMA_READ;
+}
+
+static inline bool may_do(uint8_t opcode, bool alone)
+{
+	return is_one_sided(opcode) || (alone && (smx_op_has_raddr(opcode) || smx_op_is_send(opcode)));
 }
 
 /* A request that takes a receive. */
@@ -107,15 +113,13 @@ static inline uint32_t visit_next(const struct smx_dev *dev, struct smx_qp *qp, 
 	bool signaled, done;
 
 	if (smx_req_is_held(st) || st->una_psn != st->next_psn ||
-	    !smx_sq_plain(qp, at, end, smx_wqe_words(qp, at), &req) || (int64_t)req.sge.length > most)
+	    !smx_sq_plain(qp, at, end, smx_wqe_words(qp, at), &req) || !may_do(req.opcode, alone) ||
+	    (int64_t)req.sge.length > most)
 		return 0;
 	signaled = req.fm_ce_se & SMX_CTRL_CQ_UPDATE;
 	if (signaled && !may_complete(qp, &req, alone))
 		return 0;
-	if (req.opcode == SMX_OP_RDMA_WRITE || req.opcode == SMX_OP_RDMA_READ)
-		done = carry_out(dev, qp, st, &req);
-	else	/* it changes more than its own queue pair */
-		done = alone && send_out(qp, st, at, &req);
+	done = is_one_sided(req.opcode) ? carry_out(dev, qp, st, &req) : send_out(qp, st, at, &req);
 	if (done)	/* before the CQE is written: the program may post into the room as soon as it sees it */
 		sq->pi = sq->fetched = sq->ci = at + req.bb_count;
 	if (signaled && done)
@@ -125,20 +129,12 @@ static inline uint32_t visit_next(const struct smx_dev *dev, struct smx_qp *qp, 
 	return done ? (uint32_t)req.sge.length : 0;
 }
 
-static inline bool visit_rung(const struct smx_dev *dev, struct smx_qp *qp, bool alone)
+static __attribute__((noinline)) bool visit_all(const struct smx_dev *dev, struct smx_qp *qp, uint32_t end, bool alone)
 {
-	struct smx_sq *sq = &qp->sq;
 	int64_t left = VISIT_BYTES;
-	uint32_t end, did;
-	uint16_t rung;
+	uint32_t did;
 
-	if (!is_idle(qp))
-		return false;
-	rung = smx_sq_rung(qp);
-	if (rung > sq->bb_count)
-		return false;
-	end = sq->pi + rung;
-	while (sq->pi != end) {
+	while (qp->sq.pi != end) {
 		did = visit_next(dev, qp, end, left, alone);
 		if (!did)
 			return false;
@@ -147,15 +143,32 @@ static inline bool visit_rung(const struct smx_dev *dev, struct smx_qp *qp, bool
 	return true;
 }
 
-bool smx_dev_visit_sq(const struct smx_dev *dev, struct smx_qp *qp, bool alone)
+/* Most of what cannot be done is found out before the first request is looked at closely. */
+static inline bool visit_rung(const struct smx_dev *dev, struct smx_qp *qp, bool alone)
+{
+	uint16_t rung;
+
+	if (!is_idle(qp))
+		return false;
+	rung = smx_sq_rung(qp);
+	if (!rung || rung > qp->sq.bb_count || !may_do((uint8_t)smx_wqe_words(qp, qp->sq.pi).opcode, alone))
+		return !rung;
+	return visit_all(dev, qp, qp->sq.pi + rung, alone);
+}
+
+bool smx_dev_visit_sq(const struct smx_dev *dev, struct smx_qp *qp)
 {
 	bool all;
 
-	if (!is_quiet(dev) || (!alone && __atomic_exchange_n(&qp->sq.visited, 1, __ATOMIC_ACQUIRE)))
+	if (!smx_dev_is_quiet(dev) || __atomic_exchange_n(&qp->sq.visited, 1, __ATOMIC_ACQUIRE))
 		return false;
-	all = visit_rung(dev, qp, alone);
-	if (!alone)
-		__atomic_store_n(&qp->sq.visited, 0, __ATOMIC_RELEASE);
+	all = visit_rung(dev, qp, false);
+	__atomic_store_n(&qp->sq.visited, 0, __ATOMIC_RELEASE);
+	return all;
+}
+
+bool smx_sq_visit_alone(const struct smx_dev *dev, struct smx_qp *qp)
+{
 	/* A completion queue that had room for one may have been to take two. */
-	return all && (!alone || !dev->ready_head);
+	return visit_rung(dev, qp, true) && !dev->ready_head;
 }

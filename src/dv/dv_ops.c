@@ -56,7 +56,7 @@ void smx_dv_qp_prepare(struct smx_dv_qp *qp)
 		[SMX_DV_DCT] = { 0 },
 	};
 	struct smx_dv_sq *sq = &qp->sq;
-	const struct smx_dv_bf *bf = qp->bf;
+	const struct smx_dv_bf *bf = &qp->bf;
 
 	sq->end = sq->buf ? sq->buf + (size_t)sq->bb_count * SMX_WQE_BB : NULL;
 	sq->bb_mask = sq->bb_count - 1;
@@ -73,7 +73,7 @@ void smx_dv_qp_prepare(struct smx_dv_qp *qp)
 		qp->ctx.memcpy_max = SMX_INLINE_SEG;
 	qp->plain_ops = smx_plain_ops(qp);
 	qp->ctrl_number = be64_of(to_be32(0), to_be32(qp->qpn << 8));
-	if (bf && bf->uuarn && !qp->ctx.shut_up_bf) {
+	if (bf->uuarn && !qp->ctx.shut_up_bf) {
 		qp->bf_lengths[1] = (uint8_t)(bf->buf_bytes / SMX_WQE_DS + 1 - SMX_BF_DS_MIN);
 		qp->bf_lengths[0] = qp->ctx.prefer_bf ? qp->bf_lengths[1] : 0;
 	}

@@ -112,7 +112,7 @@ struct smx_dv_qp {
 	struct smx_dv_rq rq;
 	struct smx_dv_srq *srq;		/* NULL: own rq */
 	be32 *dbrec;
-	struct smx_dv_bf *bf;
+	struct smx_dv_bf bf;
 	struct {			/* of the context */
 		bool prefer_bf, shut_up_bf, mkey_update_tag;
 		uint64_t memcpy_max;

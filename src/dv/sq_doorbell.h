@@ -43,24 +43,22 @@ SMX_INLINE void smx_sq_doorbell(struct smx_dv_qp *qp)
 {
 	struct smx_dv_sq *sq = &qp->sq;
 	struct smx_wqe_ctrl *ctrl = sq->wr.last;
-	uint32_t head = sq->wr.head, at = sq->cur_post, ds = smx_wqe_ds(ctrl), offset;
+	uint32_t head = sq->wr.head, at = sq->cur_post, ds = smx_wqe_ds(ctrl);
 	bool only_one = head - sq->head == 1;
-	struct smx_dv_bf *bf = qp->bf;
-	uint8_t *half;
+	struct smx_dv_bf *bf = &qp->bf;
+	uint8_t *half = bf->reg + bf->offset;
 	uint64_t first8;
 
 	sq->head = head;
 	sq->posted_bb = at;
 	be32_store_release(&qp->dbrec[SMX_DBREC_SND], at & 0xffff);
-	offset = __atomic_load_n(&bf->offset, __ATOMIC_RELAXED);
-	half = bf->reg + offset;
 	if (only_one && ds - SMX_BF_DS_MIN < qp->bf_lengths[sq->wr.open.have & SMX_HAVE_INLINE]) {
 		smx_bf_copy(half, sq, ctrl, ds);
 	} else {
 		memcpy(&first8, ctrl, sizeof(first8));
 		__atomic_store_n((uint64_t *)(void *)half, first8, __ATOMIC_RELEASE);
 	}
-	__atomic_store_n(&bf->offset, offset ^ bf->buf_bytes, __ATOMIC_RELAXED);
+	bf->offset ^= bf->buf_bytes;
 }
 
 /* Behind the doorbell, and with no lock held. */

@@ -167,33 +167,23 @@ SMX_INLINE void smx_seg_sge(void *seg, const struct ibv_sge *sge)
 	smx_seg_set(seg, length_lkey, to_be64(sge->addr));	/* struct smx_wqe_data */
 }
 
-/* The address vector of a handle, whose first 16 bytes the request names. */
-SMX_INLINE void smx_seg_av(void *seg, const struct smx_wqe_av *known, be64 key, be64 number)
+/* The address vector of a handle, with what the request names. */
+SMX_INLINE void smx_seg_av_ud(struct smx_wqe_av *av, struct ibv_ah *ah, uint32_t qkey, uint32_t qpn)
 {
-	_Static_assert(offsetof(struct smx_wqe_av, rsvd0) == SMX_WQE_DS, "the rest is as in the handle");
-	struct smx_wqe_av *av = seg;
-
-	smx_seg_set(av, key, number);
-	memcpy(av->rsvd0, known->rsvd0, sizeof(*av) - SMX_WQE_DS);
+	*av = container_of(ah, struct smx_dv_ah, ibv)->av;
+	av->qkey = to_be32(qkey);
+	av->dqp_dct = to_be32(qpn | SMX_AV_EXTENDED);
 }
 
-SMX_INLINE void smx_seg_av_ud(void *seg, struct ibv_ah *ah, uint32_t qkey, uint32_t qpn)
-{
-	const struct smx_wqe_av *known = &container_of(ah, struct smx_dv_ah, ibv)->av;
-	be32 rest;
-
-	memcpy(&rest, &known->stat_rate_sl, sizeof(rest));
-	smx_seg_av(seg, known, be64_of(to_be32(qkey), known->rsvd), be64_of(to_be32(qpn | SMX_AV_EXTENDED), rest));
-}
-
-SMX_INLINE void smx_seg_av_dc(void *seg, struct ibv_ah *ah, uint64_t dc_key, uint32_t dctn)
+SMX_INLINE void smx_seg_av_dc(struct smx_wqe_av *av, struct ibv_ah *ah, uint64_t dc_key, uint32_t dctn)
 {
 	const struct smx_wqe_av *known = &container_of(ah, struct smx_dv_ah, ibv)->av;
 	be64 number;
 
-	memcpy(&number, &known->dqp_dct, sizeof(number));	/* and what is behind it */
-	smx_seg_av(seg, known, to_be64(dc_key),
-		   be64_or(number, to_be64((uint64_t)(dctn | SMX_AV_EXTENDED) << 32)));
+	/* The first 16 bytes as whole words, of which less remains to be copied. */
+	memcpy(&number, &known->dqp_dct, sizeof(number));
+	smx_seg_set(av, to_be64(dc_key), be64_or(number, to_be64((uint64_t)(dctn | SMX_AV_EXTENDED) << 32)));
+	memcpy(av->rsvd0, known->rsvd0, sizeof(*av) - offsetof(struct smx_wqe_av, rsvd0));
 }
 
 static inline void smx_seg_xrc(void *seg, uint32_t srqn)

@@ -324,7 +324,7 @@ static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t qpn
 		return;
 	}
 	ctrl = qp->sq.wr.last;
-	smx_seg_av_ud(ctrl + 1, ah, qkey, qpn);
+	smx_seg_av_ud((void *)(ctrl + 1), ah, qkey, qpn);
 	smx_wr_addr_supplied(&qp->sq, ctrl, SMX_NEED_UD_ADDR);
 }
 
@@ -359,7 +359,7 @@ void smx_wr_set_dc_addr_stream(struct mlx5dv_qp_ex *dv, struct ibv_ah *ah, uint3
 	}
 	ctrl = qp->sq.wr.last;
 	ctrl->dci_stream = to_be16(stream_id);
-	smx_seg_av_dc(ctrl + 1, ah, dc_key, dctn);
+	smx_seg_av_dc((void *)(ctrl + 1), ah, dc_key, dctn);
 	smx_wr_addr_supplied(&qp->sq, ctrl, SMX_NEED_DC_ADDR);
 }
 

@@ -82,6 +82,7 @@ struct smx_qp {
 	bool ready;
 	bool sq_halted;			/* its doorbell record cannot be believed any more; until RESET */
 	uint8_t sqd;			/* enum smx_sqd */
+	uint8_t plain_ds;		/* segments before the data of plain requests (dev/sq_plain.h); 0: none is */
 	bool errored;			/* a request of this QP failed; root names it */
 	bool completion_lost;		/* a CQE of it did not fit its queue */
 	struct smx_rndv *rndv;		/* it fetches the payload of rendezvous by itself; see xport/resp_tag.c */

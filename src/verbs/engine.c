@@ -339,16 +339,21 @@ static inline bool is_turn_due(void)
 /* RETURN false when some of what was rung, or all, is left. */
 static inline bool visit(struct smx_qp *qp)
 {
-	bool alone = __libc_single_threaded, all;
-	struct smx_visitor *v = NULL;
+	struct smx_visitor *v;
+	bool all;
 
-	if (alone ? !try_enter() : !(v = smx_visitor_enter()))
-		return false;
-	all = !is_turn_due() && smx_dev_visit_sq(smx_engine.dev, qp, alone);
-	if (v)
-		smx_visitor_leave(v);
-	else
+	if (__libc_single_threaded) {
+		if (!try_enter())
+			return false;
+		all = !is_turn_due() && smx_dev_serve_sq(smx_engine.dev, qp) && !raised;
 		leave();
+		return all;
+	}
+	v = smx_visitor_enter();
+	if (!v)
+		return false;
+	all = !is_turn_due() && smx_dev_visit_sq(smx_engine.dev, qp);
+	smx_visitor_leave(v);
 	return all;
 }
 

@@ -63,11 +63,11 @@ static void give_qp(struct ibv_qp *in, struct mlx5dv_qp *out)
 	out->rq.buf = dv->rq.buf;
 	out->rq.wqe_cnt = dv->rq.wqe_count;
 	out->rq.stride = dv->rq.stride_bytes;
-	out->bf.reg = dv->bf ? give_uar(in->context, dv->bf->reg) : NULL;
-	out->bf.size = dv->bf && dv->bf->uuarn ? dv->bf->buf_bytes : 0;
+	out->bf.reg = give_uar(in->context, dv->bf.reg);
+	out->bf.size = dv->bf.uuarn ? dv->bf.buf_bytes : 0;
 	/* Nothing maps to a device here: offsets and raw handles are not given. */
 	out->comp_mask = given;
-	if (dv->bf && !smx_ctx_of(in->context)->device_off && !vqp->watched && vqp->dev_type != SMX_QP_DCT &&
+	if (!smx_ctx_of(in->context)->device_off && !vqp->watched && vqp->dev_type != SMX_QP_DCT &&
 	    vqp->dev_type != SMX_QP_XRC_TGT) {
 		vqp->watched = true;
 		smx_engine_watch_qp(vqp->dev);

@@ -155,7 +155,6 @@ struct smx_vxrcd {
 struct smx_vqp {
 	struct smx_dv_qp dv;
 	struct smx_qp *dev;
-	struct smx_dv_bf bf;
 	be32 own_dbrec[2] __attribute__((aligned(8)));	/* where no allocator of a parent domain gives one */
 	struct smx_ring ring_sq, ring_rq;
 	struct smx_queue_mem ring_mem, dbrec_mem;

@@ -38,6 +38,17 @@ static void stream_init(struct smx_requester *st)
 	*st = (struct smx_requester){ .deadline_ns = UINT64_MAX };
 }
 
+static uint8_t plain_ds(const struct smx_qp *qp)
+{
+	uint32_t before = sizeof(struct smx_wqe_ctrl) + sizeof(struct smx_wqe_raddr);
+
+	if (!qp->attr.sq_bb_count || qp->attr.wq_signature || qp->rndv)
+		return 0;
+	if (qp->attr.type == SMX_QP_DCI)
+		before += sizeof(struct smx_wqe_av);
+	return qp->attr.type == SMX_QP_RC || qp->attr.type == SMX_QP_DCI ? (uint8_t)(before / SMX_WQE_DS) : 0;
+}
+
 int smx_req_create(struct smx_dev *dev, struct smx_qp *qp)
 {
 	uint32_t streams = smx_req_stream_count(qp);
@@ -64,6 +75,7 @@ int smx_req_create(struct smx_dev *dev, struct smx_qp *qp)
 	qp->sq.buf = qp->attr.sq_buf;
 	qp->sq.bb_count = qp->attr.sq_bb_count;
 	qp->sq.dbrec = qp->attr.dbrec;
+	qp->plain_ds = plain_ds(qp);
 	return 0;
 }
 

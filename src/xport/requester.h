@@ -106,6 +106,11 @@ static inline bool smx_op_is_read(uint8_t opcode)
 					      opcode <= SMX_OP_ATOMIC_MASKED_FA);
 }
 
+static inline bool smx_op_is_send(uint8_t opcode)
+{
+	return opcode == SMX_OP_SEND || opcode == SMX_OP_SEND_IMM || opcode == SMX_OP_SEND_INVAL;
+}
+
 static inline bool smx_qp_is_reliable(const struct smx_qp *qp)
 {
 	return qp->attr.type != SMX_QP_UD && qp->attr.type != SMX_QP_UC;

@@ -230,7 +230,7 @@ struct state { uint32_t cur_post, head, fm_cache, db, uar_offset; };
 static struct state state_of(const struct vec_world *w)
 {
 	return (struct state){ w->qp.sq.cur_post, w->qp.sq.head, w->qp.sq.fm_cache & SMX_CTRL_SMALL_FENCE,
-			       be32_load_acquire(&w->dbrec[SMX_DBREC_SND]), w->bf.offset };
+			       be32_load_acquire(&w->dbrec[SMX_DBREC_SND]), w->qp.bf.offset };
 }
 
 static struct state state_recorded(const json_t *step)

@@ -39,7 +39,6 @@ struct world {
 	uint8_t cq_buf[WORLD_CQES * 128];
 	uint8_t cq_uar[64];
 	uint8_t bf_reg[2 * 256];
-	struct smx_dv_bf bf;
 	uint32_t pi;			/* CQEs written */
 	uint32_t rung_sq, rung_rq, rung_srq, idle_calls, armed;
 	bool (*on_idle)(struct world *w);
@@ -117,8 +116,7 @@ static inline struct world *world_new(enum smx_dv_qp_kind kind, uint64_t send_op
 	qp->rq.max_gs = s.rq_max_gs;
 	qp->rq.wr_id = calloc(s.rq_wqe_count + 1, sizeof(*qp->rq.wr_id));
 	qp->dbrec = (be32 *)w->qp_dbrec;
-	w->bf = (struct smx_dv_bf){ .reg = w->bf_reg, .uuarn = 1, .buf_bytes = 256 };
-	qp->bf = &w->bf;
+	qp->bf = (struct smx_dv_bf){ .reg = w->bf_reg, .uuarn = 1, .buf_bytes = 256 };
 	qp->refusals = &w->log;
 	qp->ring_sq = world_ring_sq;
 	qp->ring_rq = world_ring_rq;

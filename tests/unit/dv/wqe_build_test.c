@@ -491,6 +491,28 @@ static void an_aborted_batch_never_was(void **state)
 	world_free(w);
 }
 
+static void a_failure_ends_with_its_batch(void **state)
+{
+	struct world *w = world_rc();
+	(void)state;
+
+	ibv_wr_start(&w->qp.ex);
+	ibv_wr_set_sge(&w->qp.ex, 1, 2, 3);
+	ibv_wr_abort(&w->qp.ex);
+	assert_int_equal(world_write(w, 1), 0);
+	ibv_wr_start(&w->qp.ex);
+	ibv_wr_set_sge(&w->qp.ex, 1, 2, 3);
+	assert_int_equal(ibv_wr_complete(&w->qp.ex), EINVAL);
+	assert_int_equal(world_write(w, 2), 0);
+	ibv_wr_start(&w->qp.ex);
+	ibv_wr_set_sge(&w->qp.ex, 1, 2, 3);
+	ibv_wr_start(&w->qp.ex);	/* refused, and the batch before is gone */
+	assert_int_equal(ibv_wr_complete(&w->qp.ex), EINVAL);
+	assert_int_equal(world_write(w, 3), 0);
+	assert_int_equal(w->qp.sq.cur_post, 3);
+	world_free(w);
+}
+
 static void an_empty_batch_rings_nothing(void **state)
 {
 	struct world *w = world_rc();
@@ -806,6 +828,7 @@ int main(void)
 		cmocka_unit_test(only_the_first_failure_is_told),
 		cmocka_unit_test(calls_outside_a_batch_are_refused),
 		cmocka_unit_test(an_aborted_batch_never_was),
+		cmocka_unit_test(a_failure_ends_with_its_batch),
 		cmocka_unit_test(room_that_comes_back_inside_a_batch_is_seen),
 		cmocka_unit_test(every_wqe_of_a_signed_queue_is_signed_when_it_is_rung),
 		cmocka_unit_test(an_empty_batch_rings_nothing),
