@@ -97,6 +97,8 @@ bool smx_direct_send(struct smx_dev *dev, struct smx_qp *qp, struct smx_requeste
 	struct smx_qp *target = find_target(dev, qp, st, m);
 	struct smx_resp_work w;
 	struct smx_frame f;
+	const void *data;
+	uint8_t room[64];
 
 	if (!target || m->length > LONGEST_BYTES || (m->quietly && !smx_cq_is_quiet(target->attr.recv_cq)) ||
 	    !gather(dev, qp, m, &f))
@@ -108,7 +110,10 @@ bool smx_direct_send(struct smx_dev *dev, struct smx_qp *qp, struct smx_requeste
 	w.f = &f;
 	w.srq = target->attr.srq;
 	w.pd = target->attr.pd;
-	return smx_resp_whole(&w);
+	if (!smx_resp_take_whole(&w, room, &data))
+		return false;
+	smx_resp_complete(&w, f.length, data);
+	return true;
 }
 
 bool smx_direct_run_send(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st)
