@@ -4,9 +4,9 @@
 set -euo pipefail
 
 packages=(
-	gcc clang cmake ninja-build pkg-config xz-utils pandoc
+	gcc g++ clang cmake ninja-build pkg-config xz-utils pandoc
 	libibverbs-dev ibverbs-providers libcmocka-dev libclang-rt-dev libjansson-dev liblzma-dev
-	ibverbs-utils perftest python3-pyverbs ucx-utils libfabric-bin dapl2-utils valgrind iproute2
+	ibverbs-utils perftest python3-pyverbs ucx-utils libfabric-bin dapl2-utils libgloo-dev valgrind iproute2
 )
 
 missing=()

@@ -84,6 +84,19 @@ static inline be64 be64_of(be32 first, be32 second)
 	return x;
 }
 
+/* Two integers that lie one behind the other in memory, each as big-endian there. */
+static inline be64 be64_of_pair(const uint32_t *pair)
+{
+	uint64_t v;
+	be64 x;
+
+	memcpy(&v, pair, sizeof(v));
+	if (htobe16(1) != 1)
+		v = htobe64(v << 32 | v >> 32);
+	memcpy(&x, &v, sizeof(x));
+	return x;
+}
+
 /* The bits of both. */
 static inline be32 be32_or(be32 x, be32 y)
 {

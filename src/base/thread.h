@@ -6,4 +6,14 @@
 /* Called by a thread at its start: its name, and that it is short of work but wanted at once. */
 void smx_thread_begin(const char *name);
 
+/* In a loop that waits for another thread. */
+static inline void smx_cpu_relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield" ::: "memory");
+#endif
+}
+
 #endif

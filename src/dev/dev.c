@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dev/sq_visit.h"
 #include "net/net_loop.h"
 #include "xport/requester.h"
 
@@ -310,14 +311,34 @@ bool smx_dev_has_news(const struct smx_dev *dev)
 	return port->ops->has_news ? port->ops->has_news(port) : !smx_port_is_still(port);
 }
 
+static inline void begin_turn(struct smx_dev *dev)
+{
+	dev->now_known = false;
+	dev->port->turns++;
+	dev->budget_bytes = (int64_t)dev->attr.turn_budget_bytes;
+}
+
+/* The part of a turn that is about one queue pair. RETURN false when more than that is to be done now. */
+static __attribute__((noinline)) bool run_alone(struct smx_dev *dev, struct smx_qp *qp)
+{
+	begin_turn(dev);
+	if (smx_req_run(dev, qp))
+		smx_req_kick(dev, qp);
+	dev->now_known = false;
+	return !dev->ready_head && !dev->timers && smx_dev_is_quiet(dev);
+}
+
+bool smx_dev_serve_sq(struct smx_dev *dev, struct smx_qp *qp)
+{
+	return smx_dev_is_quiet(dev) && (smx_sq_visit_alone(dev, qp) || run_alone(dev, qp));
+}
+
 uint64_t smx_dev_turn(struct smx_dev *dev)
 {
 	uint64_t arrival = UINT64_MAX, timer;
 	struct smx_port *port = dev->port;
 
-	dev->now_known = false;
-	port->turns++;
-	dev->budget_bytes = (int64_t)dev->attr.turn_budget_bytes;
+	begin_turn(dev);
 	/* What is sent may arrive at once; what arrives may let more be sent. Answers that have come go before the
 	 * timers that say that they have not: a process may have been stopped for a while. */
 	for (;;) {

@@ -2,8 +2,9 @@
 /* The device's face: all that a driver may call. One smx_dev serves every context of a process.
  *
  * The device is a pure machine: it has no thread, lock or clock of its own. Callers serialise every
- * call on one smx_dev. All smx_cmd_* return 0 or an errno, after a refusal that says why; objects that
- * others still use are not destroyed (EBUSY). Work moves only inside smx_dev_turn(). */
+ * call on one smx_dev, but for visits (smx_dev_visit_sq()) among themselves. All smx_cmd_* return 0 or an errno, after
+ * a refusal that says why; objects that others still use are not destroyed (EBUSY). Work moves only inside
+ * smx_dev_turn(), or what stands for one. */
 #ifndef SMX_DEV_H
 #define SMX_DEV_H
 
@@ -43,9 +44,12 @@ void smx_dev_ring_rq(struct smx_dev *dev, struct smx_qp *qp);
 void smx_dev_ring_srq(struct smx_dev *dev, struct smx_srq *srq);
 void smx_dev_arm_cq(struct smx_dev *dev, struct smx_cq *cq, uint32_t arm_word);	/* as in CQ dbrec[1] */
 
-/* Instead of smx_dev_ring_sq() and a turn: does what the doorbell asks for, if that needs no turn, and nothing else is
- * left to do for the next one (but for what is due). RETURN false when some of it, or all, is left for those two. */
-bool smx_dev_visit_sq(struct smx_dev *dev, struct smx_qp *qp);
+/* Instead of smx_dev_ring_sq() and a turn: does what the doorbell asks for, if nothing else is left to do for a turn,
+ * but for what is due. RETURN false when some of it, or all, is left for those two. */
+bool smx_dev_serve_sq(struct smx_dev *dev, struct smx_qp *qp);
+/* The same for what changes nothing that queue pairs have in common. Unlike any other call, it need not be serialised
+ * with others of its kind. */
+bool smx_dev_visit_sq(const struct smx_dev *dev, struct smx_qp *qp);
 
 /* Does what is due: fetches and executes WQEs, moves frames, fires timers. Bounded by the budget.
  * RETURN when to call again, in now() nanoseconds: 0 for at once, UINT64_MAX for when rung. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Decoding of the commonest WQEs, WRITE and READ with one data segment: what has no fault is recognised by few
+/* Decoding of the commonest WQEs, WRITE, READ and SEND with one data segment: what has no fault is recognised by few
  * comparisons. What is not recognised is for sq_fetch.c, which knows every WQE and says what is wrong with one. */
 #ifndef SMX_DEV_SQ_PLAIN_H
 #define SMX_DEV_SQ_PLAIN_H
@@ -7,7 +7,7 @@
 #include "base/bits.h"
 #include "xport/requester.h"
 
-/* A WRITE or READ with one data segment. */
+/* A WRITE, READ or SEND with one data segment. */
 struct smx_plain_req {
 	uint8_t opcode, fm_ce_se, bb_count;
 	uint32_t rkey;
@@ -50,7 +50,7 @@ static inline bool smx_sq_plain_data(const struct smx_sq *sq, const uint8_t *seg
 	const uint8_t *data = seg + sizeof(struct smx_wqe_inline);
 
 	if (count & SMX_INLINE_SEG) {
-		if (out->opcode != SMX_OP_RDMA_WRITE || bytes > ds * SMX_WQE_DS ||
+		if (out->opcode == SMX_OP_RDMA_READ || bytes > ds * SMX_WQE_DS ||
 		    (sizeof(struct smx_wqe_inline) + bytes + SMX_WQE_DS - 1) / SMX_WQE_DS != ds ||
 		    bytes > (uint64_t)(sq->buf + (size_t)sq->bb_count * SMX_WQE_BB - data))
 			return false;
@@ -67,31 +67,44 @@ static inline bool smx_sq_plain_data(const struct smx_sq *sq, const uint8_t *seg
 	return bytes != 0;
 }
 
+static inline bool smx_op_has_raddr(uint8_t op)
+{
+	return op == SMX_OP_RDMA_WRITE || op == SMX_OP_RDMA_WRITE_IMM || op == SMX_OP_RDMA_READ;
+}
+
+static inline __attribute__((always_inline)) bool smx_sq_plain_of(const struct smx_qp *qp, uint32_t at, uint32_t end,
+								  struct smx_wqe_words w, bool has_raddr,
+								  struct smx_plain_req *out)
+{
+	uint32_t data_at = qp->plain_ds - !has_raddr, ds = w.qpn_ds & 0xff, mask = qp->sq.bb_count * SMX_WQE_BB - 1;
+	const uint8_t *seg = qp->sq.buf + ((at * SMX_WQE_BB + (data_at - has_raddr) * SMX_WQE_DS) & mask);
+
+	if (!qp->plain_ds || w.qpn_ds >> 8 != qp->qpn || ((w.opcode >> 8) ^ at) & 0xffff || ds <= data_at ||
+	    ds > SMX_WQE_DS_MAX || (end - at) * (SMX_WQE_BB / SMX_WQE_DS) < ds)
+		return false;
+	out->av = qp->attr.type == SMX_QP_DCI ? (const void *)(w.ctrl + 1) : NULL;
+	if (out->av && !(from_be32(out->av->dqp_dct) & SMX_AV_EXTENDED))
+		return false;
+	out->fm_ce_se = w.ctrl->fm_ce_se;
+	out->bb_count = (uint8_t)((ds + 3) / 4);
+	out->raddr = has_raddr ? smx_wqe_long(seg, 0) : 0;
+	out->rkey = has_raddr ? smx_wqe_word(seg, 8) : 0;
+	seg += has_raddr ? SMX_WQE_DS : 0;
+	return smx_sq_plain_data(&qp->sq, seg, ds - data_at, out);
+}
+
 /* Decodes the WQE at block counter at; what was rung ends before the block counter end. RETURN false for what is not
  * such a request, or has a fault. */
 static inline bool smx_sq_plain(const struct smx_qp *qp, uint32_t at, uint32_t end, struct smx_wqe_words w,
 				struct smx_plain_req *out)
 {
-	enum smx_qp_type type = qp->attr.type;
-	const struct smx_sq *sq = &qp->sq;
-	uint32_t av_ds = type == SMX_QP_DCI ? sizeof(struct smx_wqe_av) / SMX_WQE_DS : 0, ds = w.qpn_ds & 0xff;
-	uint32_t mask = sq->bb_count * SMX_WQE_BB - 1, base = at * SMX_WQE_BB & mask;
-	const uint8_t *raddr = sq->buf + ((base + (1 + av_ds) * SMX_WQE_DS) & mask);
+	uint8_t op = out->opcode = (uint8_t)w.opcode;
 
-	out->opcode = (uint8_t)w.opcode;
-	if ((out->opcode != SMX_OP_RDMA_WRITE && out->opcode != SMX_OP_RDMA_READ) ||
-	    (type != SMX_QP_RC && type != SMX_QP_DCI) || w.qpn_ds >> 8 != qp->qpn || qp->attr.wq_signature ||
-	    (w.opcode >> 8 & 0xffff) != (at & 0xffff) || ds < 3 + av_ds || ds > SMX_WQE_DS_MAX ||
-	    (end - at) * 4 < ds)
-		return false;
-	out->av = av_ds ? (const void *)(sq->buf + base + SMX_WQE_DS) : NULL;
-	if (out->av && !(from_be32(out->av->dqp_dct) & SMX_AV_EXTENDED))
-		return false;
-	out->fm_ce_se = w.ctrl->fm_ce_se;
-	out->bb_count = (uint8_t)((ds + 3) / 4);
-	out->raddr = smx_wqe_long(raddr, 0);
-	out->rkey = smx_wqe_word(raddr, 8);
-	return smx_sq_plain_data(sq, raddr + SMX_WQE_DS, ds - 2 - av_ds, out);
+	if (smx_op_has_raddr(op))
+		return smx_sq_plain_of(qp, at, end, w, true, out);
+	if (smx_op_is_send(op))
+		return smx_sq_plain_of(qp, at, end, w, false, out);
+	return false;
 }
 
 #endif

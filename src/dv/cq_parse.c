@@ -42,15 +42,17 @@ static enum ibv_wc_status status_of(const struct smx_err_cqe *cqe)
 
 /* A stream's requests complete in order, streams pass each other: this WQE and its stream's before it are
  * done; what can be freed is the run of done ones from the oldest on. */
-static void free_of_stream(struct smx_dv_sq *sq, uint16_t wqe_counter, uint16_t stream)
+static void free_of_stream(struct smx_dv_sq *sq, uint16_t wqe_counter)
 {
+	const struct smx_wqe_ctrl *completed = smx_sq_seg(sq, wqe_counter, 0), *ctrl;
+	uint16_t stream = from_be16(completed->dci_stream);
 	uint32_t at = sq->tail_bb, tail = sq->tail;
 	struct smx_dv_slot *slot;
 
-	for (uint32_t n = 0; n < sq->max_post; n++, at = slot->bb_next) {
-		slot = smx_sq_slot(sq, at);
-		if (slot->stream == stream)
-			__atomic_store_n(&slot->done, true, __ATOMIC_RELAXED);
+	for (uint32_t n = 0; n < sq->max_post; n++, at += smx_cq_blocks(sq, at)) {
+		ctrl = smx_sq_seg(sq, at, 0);
+		if (from_be16(ctrl->dci_stream) == stream)
+			__atomic_store_n(&smx_sq_slot(sq, at)->done, true, __ATOMIC_RELAXED);
 		if ((uint16_t)at == wqe_counter)
 			break;
 	}
@@ -60,7 +62,7 @@ static void free_of_stream(struct smx_dv_sq *sq, uint16_t wqe_counter, uint16_t 
 		if (!__atomic_load_n(&slot->done, __ATOMIC_RELAXED))
 			break;	/* also the slot behind the newest: done is cleared when it is freed */
 		__atomic_store_n(&slot->done, false, __ATOMIC_RELAXED);
-		at = slot->bb_next;
+		at += smx_cq_blocks(sq, at);
 		tail++;
 	}
 	__atomic_store_n(&sq->tail_bb, at, __ATOMIC_RELEASE);
@@ -87,9 +89,9 @@ static enum smx_cq_result take_send(struct smx_dv_cq *cq, const struct smx_cqe64
 	if (!error)
 		*status = smx_cqe_is_inline(cqe) ? smx_cq_scatter_send(cqe, qp) : IBV_WC_SUCCESS;
 	if (!qp->has_streams)
-		smx_cq_free_in_order(&qp->sq, slot);
+		smx_cq_free_in_order(&qp->sq, counter, slot);
 	else if (slot->head - qp->sq.tail < qp->sq.max_post)
-		free_of_stream(&qp->sq, counter, slot->stream);
+		free_of_stream(&qp->sq, counter);
 	return SMX_CQ_DONE;
 }
 

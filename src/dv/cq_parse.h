@@ -75,15 +75,21 @@ struct smx_sent_op {
 enum { SMX_SENT_BY_SLOT = 0xff, SMX_SENT_COUNTED = 0xff };
 extern const struct smx_sent_op smx_sent_ops[256] __attribute__((visibility("hidden")));
 
-/* The slot of a WQE is free once the WQE and all before it are complete. */
-static inline void smx_cq_free_in_order(struct smx_dv_sq *sq, const struct smx_dv_slot *slot)
+/* Of the WQE that begins at block at. */
+static inline uint32_t smx_cq_blocks(const struct smx_dv_sq *sq, uint32_t at)
 {
-	uint32_t head = slot->head;
+	return smx_wqe_blocks(smx_wqe_ds(smx_sq_seg(sq, at, 0)));
+}
+
+/* The slot of a WQE is free once the WQE and all before it are complete. */
+static inline void smx_cq_free_in_order(struct smx_dv_sq *sq, uint16_t wqe_counter, const struct smx_dv_slot *slot)
+{
+	uint32_t head = slot->head, at = sq->tail_bb + (uint16_t)(wqe_counter - sq->tail_bb);
 
 	/* A CQE of a slot that is not outstanding, as a program that writes WQEs itself may cause. */
 	if (SMX_SELDOM(head - sq->tail >= sq->max_post))
 		return;
-	__atomic_store_n(&sq->tail_bb, slot->bb_next, __ATOMIC_RELEASE);
+	__atomic_store_n(&sq->tail_bb, at + smx_cq_blocks(sq, at), __ATOMIC_RELEASE);
 	__atomic_store_n(&sq->tail, head + 1, __ATOMIC_RELEASE);
 }
 
@@ -110,7 +116,7 @@ static inline bool smx_cq_take_plain(struct smx_dv_cq *cq, const struct smx_cqe6
 		slot = smx_sq_slot(&qp->sq, counter);
 		cq->cur_wc_opcode = slot->wr_data;
 		*wr_id = slot->wr_id;
-		smx_cq_free_in_order(&qp->sq, slot);
+		smx_cq_free_in_order(&qp->sq, counter, slot);
 	} else {
 		if (SMX_SELDOM(cqe->app || !qp->rq.wqe_count))
 			return false;

@@ -56,7 +56,7 @@ void smx_dv_qp_prepare(struct smx_dv_qp *qp)
 		[SMX_DV_DCT] = { 0 },
 	};
 	struct smx_dv_sq *sq = &qp->sq;
-	const struct smx_dv_bf *bf = qp->bf;
+	const struct smx_dv_bf *bf = &qp->bf;
 
 	sq->end = sq->buf ? sq->buf + (size_t)sq->bb_count * SMX_WQE_BB : NULL;
 	sq->bb_mask = sq->bb_count - 1;
@@ -66,13 +66,14 @@ void smx_dv_qp_prepare(struct smx_dv_qp *qp)
 	sq->wr.open.state = SMX_WR_OUTSIDE;
 	qp->addr_ds = address[qp->kind].ds;
 	qp->addr_bytes = qp->addr_ds * (uint32_t)SMX_WQE_DS;
-	qp->addressed = (struct smx_wr_open){ .state = SMX_NEED_DATA | address[qp->kind].needs,
-					      .ds = (uint8_t)(1 + qp->addr_ds) };
+	for (uint32_t i = 0; i < SMX_COUNT(qp->opened); i++)
+		qp->opened[i] = (struct smx_wr_open){ .state = SMX_NEED_DATA | address[qp->kind].needs,
+						      .ds = (uint8_t)(1 + qp->addr_ds + i) };
 	if (qp->ctx.memcpy_max > SMX_INLINE_SEG)
 		qp->ctx.memcpy_max = SMX_INLINE_SEG;
 	qp->plain_ops = smx_plain_ops(qp);
-	qp->qpn_word = to_be32(qp->qpn << 8);
-	if (bf && bf->uuarn && !qp->ctx.shut_up_bf) {
+	qp->ctrl_number = be64_of(to_be32(0), to_be32(qp->qpn << 8));
+	if (bf->uuarn && !qp->ctx.shut_up_bf) {
 		qp->bf_lengths[1] = (uint8_t)(bf->buf_bytes / SMX_WQE_DS + 1 - SMX_BF_DS_MIN);
 		qp->bf_lengths[0] = qp->ctx.prefer_bf ? qp->bf_lengths[1] : 0;
 	}
@@ -83,7 +84,7 @@ void smx_dv_qp_reset(struct smx_dv_qp *qp)
 	struct smx_dv_sq *sq = &qp->sq;
 
 	smx_dv_lock(&sq->lock);
-	sq->cur_post = sq->head = 0;
+	sq->cur_post = sq->posted_bb = sq->head = sq->wr.head = 0;
 	sq->wr.limit = 0;	/* of the room there was before */
 	__atomic_store_n(&sq->tail, 0, __ATOMIC_RELEASE);
 	__atomic_store_n(&sq->tail_bb, 0, __ATOMIC_RELEASE);

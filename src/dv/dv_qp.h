@@ -19,8 +19,8 @@ enum smx_dv_qp_kind { SMX_DV_RC, SMX_DV_UC, SMX_DV_UD, SMX_DV_XRC_INI, SMX_DV_XR
 
 enum { SMX_BF_DS_MIN = 2 };	/* a control segment alone is not copied, only its first 8 bytes */
 
-/* BlueFlame register: two halves used in turn. Shared by queue pairs of a context, without a lock: our device
- * takes WQEs from the ring, so that two threads' stores to one half do no harm. */
+/* BlueFlame register: two halves used in turn. Queue pairs may share one without a lock: our device takes WQEs from
+ * the ring, so that two threads' stores to one half do no harm. */
 struct smx_dv_bf {
 	uint8_t *reg;
 	uint32_t uuarn;		/* 0: no block copies */
@@ -28,27 +28,23 @@ struct smx_dv_bf {
 	uint32_t offset;	/* current half */
 };
 
-/* What a WQE slot remembers until its completion is read. Indexed by first block modulo bb_count. */
+/* What a WQE slot remembers until its completion is read. Indexed by first block modulo bb_count. Length and stream
+ * are in the WQE. */
 struct smx_dv_slot {
 	uint64_t wr_id;
 	uint32_t head;		/* bookkeeping count of work requests when it was posted */
-	uint32_t bb_next;	/* block counter after it, to walk from slot to slot */
-	uint16_t wr_data;	/* completion opcode for UMR, raw, memcpy, bind, invalidate; 0: by the CQE */
-	uint16_t stream;	/* behind wr_data: builders store both in one word */
+	uint8_t wr_data;	/* completion opcode for UMR, raw, memcpy, bind, invalidate; 0: by the CQE */
 	bool done;		/* DCI streams complete out of order */
 };
-
-/* A WQE and its slot. */
-struct smx_request {
-	struct smx_wqe_ctrl *ctrl;
-	struct smx_dv_slot *slot;
-};
+_Static_assert(sizeof(struct smx_dv_slot) == 16 && (int)MLX5DV_WC_MEMCPY <= UINT8_MAX, "a slot is small");
 
 /* What a batch waits for. One word, so that one store sets it. */
 struct smx_wr_open {
 	uint8_t state;		/* SMX_WR_*, wqe_build.h */
-	/* Of the open request: segments before its data, mkey setters that it waits for, those that were called. */
-	uint8_t ds, mkey_setters_left, mkey_have;
+	/* Of the open request, or the last one. */
+	uint8_t ds;		/* segments so far */
+	uint8_t mkey_setters_left;
+	uint8_t have;		/* SMX_HAVE_* */
 };
 
 struct smx_dv_sq {
@@ -60,27 +56,26 @@ struct smx_dv_sq {
 	uint32_t max_gs;	/* SGEs a request */
 	uint32_t max_inline;	/* bytes a request */
 	uint32_t cur_post;	/* producer, in blocks, never wraps */
+	uint32_t posted_bb;	/* where it was at the last doorbell; a batch that fails goes back there */
 	uint32_t head, tail;	/* work requests posted and completed */
 	uint32_t tail_bb;	/* block counter of the oldest outstanding WQE */
 	uint32_t wqe_bb;	/* blocks that a request was sized for */
 	uint32_t max_xlt;	/* translation entries a request */
 	uint32_t max_sge_bytes;	/* 0 if a request takes no SGE */
 	/* SMX_CTRL_SMALL_FENCE: the fence that the next request takes. IBV_SEND_SIGNALED: sq_sig_all. */
-	uint8_t fm_cache;
+	uint32_t fm_cache;
 	struct smx_dv_lock lock;
 
 	/* The batch between ibv_wr_start and _complete or _abort. */
 	struct {
 		struct smx_wr_open open;
-		int err;		/* first error wins */
-		bool inline_seen;	/* selects the BlueFlame path */
+		int err;		/* first error wins; 0 outside a batch */
 		uint32_t head;		/* sq.head, and what the batch has added */
 		uint32_t limit;		/* head of the first request for which room is to be looked for again */
-		struct smx_request last;	/* the open request, or the last one of the batch */
-		void *data;		/* of the open request: where that begins */
+		struct smx_wqe_ctrl *last;	/* of the open request, or the last one of the batch */
+		void *data;		/* of the open request: where that begins, or the mkey context */
 		const struct mlx5dv_mkey *mkey;
-		uint32_t cur_post_rollback;
-		uint8_t fm_cache_rollback;
+		uint32_t fm_cache_rollback;
 	} wr;
 };
 
@@ -108,16 +103,16 @@ struct smx_dv_qp {
 	/* Worked out by smx_dv_qp_prepare(). */
 	uint32_t addr_bytes;		/* between control segment and the rest: address vector, XRC, or none */
 	uint8_t addr_ds;		/* the same in segments */
-	struct smx_wr_open addressed;	/* of a message that was just begun, where it needs an address */
+	struct smx_wr_open opened[3];	/* of a message that was just begun, with so many segments behind its address */
 	uint8_t bf_lengths[2];		/* of single WQEs that are copied to the UAR, in segments from SMX_BF_DS_MIN on;
 					 * [1] with inline data */
 	uint32_t plain_ops;		/* bit n: enum ibv_wr_opcode n of ibv_post_send needs no more checks */
-	be32 qpn_word;			/* of a control segment: [31:8] the number */
+	be64 ctrl_number;		/* qpn as in a control segment's first 8 bytes */
 	struct smx_dv_sq sq;
 	struct smx_dv_rq rq;
 	struct smx_dv_srq *srq;		/* NULL: own rq */
 	be32 *dbrec;
-	struct smx_dv_bf *bf;
+	struct smx_dv_bf bf;
 	struct {			/* of the context */
 		bool prefer_bf, shut_up_bf, mkey_update_tag;
 		uint64_t memcpy_max;

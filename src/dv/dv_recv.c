@@ -14,26 +14,36 @@ enum { SIG_DS = 1, SIG_BYTE = 4 };
 		   &(struct smx_where){ .qpn = (qp)->qpn, .cookie = (qp), .is_recv = 1,		\
 					.wqe_index = (uint16_t)(qp)->rq.head }, __VA_ARGS__)
 
-static int check(struct smx_dv_qp *qp, const struct ibv_recv_wr *wr, uint32_t nreq)
+/* How many more receives fit behind head. */
+static inline uint32_t room_of(const struct smx_dv_rq *rq)
+{
+	return rq->wqe_count - (rq->head - __atomic_load_n(&rq->tail, __ATOMIC_ACQUIRE));
+}
+
+static inline bool is_reset(const struct smx_dv_qp *qp)
+{
+	return __atomic_load_n(&qp->ex.qp_base.state, __ATOMIC_RELAXED) == IBV_QPS_RESET;
+}
+
+/* used: receives outstanding before this one. RETURN an errno. */
+static __attribute__((cold, noinline)) int refuse(struct smx_dv_qp *qp, const struct ibv_recv_wr *wr,
+						  enum smx_check why, uint32_t used)
 {
 	const struct smx_dv_rq *rq = &qp->rq;
-	uint32_t used = rq->head - __atomic_load_n(&rq->tail, __ATOMIC_ACQUIRE) + nreq;
 	int bad;
 
-	if (used >= rq->wqe_count)
-		return REFUSE_RECV(qp, SMX_CHECK_POST_RQ_FULL, "wr_id 0x%" PRIx64 ": outstanding %" PRIu32
-				   ", capacity %" PRIu32 "%s", wr->wr_id, used, rq->wqe_count,
+	if (why == SMX_CHECK_POST_RQ_FULL)
+		return REFUSE_RECV(qp, why, "wr_id 0x%" PRIx64 ": outstanding %" PRIu32 ", capacity %" PRIu32 "%s",
+				   wr->wr_id, used, rq->wqe_count,
 				   qp->srq ? "; the queue pair receives from an SRQ" : "");
-	if (__atomic_load_n(&qp->ex.qp_base.state, __ATOMIC_RELAXED) == IBV_QPS_RESET)
-		return REFUSE_RECV(qp, SMX_CHECK_POST_RECV_STATE, "wr_id 0x%" PRIx64 ", state RESET", wr->wr_id);
-	if ((uint32_t)wr->num_sge > rq->max_gs)	/* a negative one too */
-		return REFUSE_RECV(qp, SMX_CHECK_POST_RECV_SGE, "wr_id 0x%" PRIx64 " %d SGEs, max_recv_sge %" PRIu32,
-				   wr->wr_id, wr->num_sge, rq->max_gs);
+	if (why == SMX_CHECK_POST_RECV_STATE)
+		return REFUSE_RECV(qp, why, "wr_id 0x%" PRIx64 ", state RESET", wr->wr_id);
+	if (why == SMX_CHECK_POST_RECV_SGE)
+		return REFUSE_RECV(qp, why, "wr_id 0x%" PRIx64 " %d SGEs, max_recv_sge %" PRIu32, wr->wr_id,
+				   wr->num_sge, rq->max_gs);
 	bad = smx_recv_bad_sge(wr);
-	if (bad >= 0)
-		return REFUSE_RECV(qp, SMX_CHECK_POST_SGE_LENGTH, "wr_id 0x%" PRIx64 " sge[%d].length %" PRIu32,
-				   wr->wr_id, bad, wr->sg_list[bad].length);
-	return 0;
+	return REFUSE_RECV(qp, why, "wr_id 0x%" PRIx64 " sge[%d].length %" PRIu32, wr->wr_id, bad,
+			   wr->sg_list[bad].length);
 }
 
 static uint8_t xor_bytes(const void *bytes, size_t n)
@@ -55,43 +65,63 @@ static void sign(const struct smx_dv_qp *qp, uint8_t *wqe, int num_sge)
 				   xor_bytes(&qp->qpn, sizeof(qp->qpn)) ^ xor_bytes(&index16, sizeof(index16)));
 }
 
-static void write_wqe(struct smx_dv_qp *qp, const struct ibv_recv_wr *wr, uint32_t index)
+/* RETURN false where a length cannot be written; the WQE has not been posted. */
+static inline bool write_wqe(struct smx_dv_qp *qp, const struct ibv_recv_wr *wr, uint32_t index)
 {
 	struct smx_dv_rq *rq = &qp->rq;
-	uint32_t slot = index & (rq->wqe_count - 1), n = 0;
+	uint32_t slot = index & (rq->wqe_count - 1), lengths = 0;
 	uint8_t *wqe = rq->buf + (size_t)slot * rq->stride_bytes;
-	struct smx_wqe_data *seg = (struct smx_wqe_data *)wqe;
+	struct smx_wqe_data *seg = (struct smx_wqe_data *)wqe, *seg_end;
+	const struct ibv_sge *sge = wr->sg_list, *sge_end = sge + wr->num_sge;
 
 	if (qp->wq_sig) {
 		memset(wqe, 0, rq->stride_bytes);
 		seg += SIG_DS;
 	}
-	for (int i = 0; i < wr->num_sge; i++) {
-		if (wr->sg_list[i].length)
-			smx_recv_put(&seg[n++], &wr->sg_list[i]);
+	seg_end = seg + rq->max_gs;
+	for (; sge < sge_end; sge++) {
+		lengths |= sge->length;
+		if (sge->length)
+			smx_recv_put(seg++, sge);
 	}
-	if (n < rq->max_gs)
-		smx_recv_end(&seg[n]);
+	if (lengths & SMX_INLINE_SEG)
+		return false;
+	if (seg < seg_end)
+		smx_recv_end(seg);
 	if (qp->wq_sig)
 		sign(qp, wqe, wr->num_sge);
 	rq->wr_id[slot] = wr->wr_id;
+	return true;
 }
 
 int smx_dv_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of(ibqp);
 	struct smx_dv_rq *rq = &qp->rq;
-	uint32_t nreq = 0;
+	enum smx_check why = SMX_CHECK_NONE;
+	uint32_t nreq = 0, room;
+	bool reset;
 	int err = 0;
 
 	smx_dv_lock(&rq->lock);
+	reset = is_reset(qp);
+	room = room_of(rq);
 	for (; wr; wr = wr->next, nreq++) {
-		err = check(qp, wr, nreq);
-		if (err) {
+		if (nreq >= room)
+			room = room_of(rq);	/* somebody may have polled */
+		if (nreq >= room)
+			why = SMX_CHECK_POST_RQ_FULL;
+		else if (reset)
+			why = SMX_CHECK_POST_RECV_STATE;
+		else if ((uint32_t)wr->num_sge > rq->max_gs)	/* a negative one too */
+			why = SMX_CHECK_POST_RECV_SGE;
+		else if (!write_wqe(qp, wr, rq->head + nreq))
+			why = SMX_CHECK_POST_SGE_LENGTH;
+		if (why) {
 			*bad_wr = wr;
+			err = refuse(qp, wr, why, rq->wqe_count - room + nreq);
 			break;
 		}
-		write_wqe(qp, wr, rq->head + nreq);
 	}
 	if (nreq) {
 		rq->head += nreq;

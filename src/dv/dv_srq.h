@@ -16,6 +16,7 @@ struct smx_dv_srq {
 	uint32_t srqn;
 	uint8_t *buf;
 	uint32_t wqe_count, stride_bytes, max_gs;
+	uint32_t stride_shift;	/* the link to the next entry is waited for: a shift takes less time than a product */
 	uint32_t head;		/* last entry handed to nobody yet: next to post */
 	uint32_t tail;		/* last of the free list */
 	uint32_t counter;	/* entries ever posted */

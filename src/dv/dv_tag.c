@@ -143,12 +143,12 @@ static void post_one(struct smx_dv_tags *tags, struct ibv_ops_wr *wr)
 {
 	struct smx_dv_sq *sq = &tags->cmd->sq;
 	uint32_t entry = SMX_DV_TAG_NO_ENTRY;
+	struct smx_wqe_ctrl *ctrl;
 	struct smx_wqe_tag *seg;
-	struct smx_request r;
 	uint32_t ds = 1 + sizeof(*seg) / SMX_WQE_DS;
 	uint8_t op = SMX_TAG_OP_NOP;
 
-	r = smx_wqe_open(sq, SMX_OP_TAG_MATCHING, to_be32(0), 0, 0, wr->wr_id);
+	ctrl = smx_wqe_open(tags->cmd, SMX_OP_TAG_MATCHING, 0, to_be32(0), 0, 0, wr->wr_id);
 	seg = smx_wqe_seg(sq, 1);
 	*seg = (struct smx_wqe_tag){ .flags = wr->flags & IBV_OPS_SIGNALED ? SMX_TAG_CQE : 0 };
 	if (wr->flags & IBV_OPS_TM_SYNC) {
@@ -166,7 +166,8 @@ static void post_one(struct smx_dv_tags *tags, struct ibv_ops_wr *wr)
 		seg->index = to_be16((uint16_t)entry);
 	}
 	seg->op = (uint8_t)(op << 4);
-	smx_wqe_finish(tags->cmd, r, ds, 0);
+	sq->wr.last = ctrl;
+	smx_wqe_close(sq, ctrl, ds, 0);
 	if (wr->flags & IBV_OPS_SIGNALED)
 		await(tags, wr, entry);
 	else if (wr->opcode == IBV_WR_TAG_DEL)	/* nobody will say whether a message was faster */
@@ -188,7 +189,6 @@ int smx_dv_post_srq_ops(struct ibv_srq *ibsrq, struct ibv_ops_wr *wr, struct ibv
 	}
 	sq = &tags->cmd->sq;
 	smx_dv_lock(&srq->lock);
-	sq->wr.head = sq->head;
 	for (; wr; wr = wr->next) {
 		err = check(srq, wr);
 		if (err) {

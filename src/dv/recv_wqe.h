@@ -19,9 +19,13 @@ static inline int smx_recv_bad_sge(const struct ibv_recv_wr *wr)
 
 static inline void smx_recv_put(struct smx_wqe_data *seg, const struct ibv_sge *sge)
 {
-	*seg = (struct smx_wqe_data){
-		.byte_count = to_be32(sge->length), .lkey = to_be32(sge->lkey), .va = to_be64(sge->addr),
-	};
+	_Static_assert(offsetof(struct ibv_sge, lkey) == offsetof(struct ibv_sge, length) + sizeof(uint32_t) &&
+		       offsetof(struct smx_wqe_data, lkey) == offsetof(struct smx_wqe_data, byte_count) + sizeof(be32),
+		       "length and lkey are one word");
+	be64 length_lkey = be64_of_pair(&sge->length);
+
+	seg->va = to_be64(sge->addr);
+	memcpy(seg, &length_lkey, sizeof(length_lkey));
 }
 
 static inline void smx_recv_end(struct smx_wqe_data *seg)

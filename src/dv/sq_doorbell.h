@@ -20,42 +20,45 @@ static inline void smx_bf_copy_block(uint8_t *uar, const uint8_t *block)
 	}
 }
 
-/* Signs what was built from block from on, if the queue pair's WQEs are signed; before the doorbell. */
-void smx_sq_sign(const struct smx_dv_sq *sq, uint32_t from);
+/* A WQE of ds segments. */
+SMX_INLINE void smx_bf_copy(uint8_t *uar, const struct smx_dv_sq *sq, struct smx_wqe_ctrl *ctrl, uint32_t ds)
+{
+	uint8_t *block = (uint8_t *)ctrl;
+
+	for (;;) {
+		smx_bf_copy_block(uar, block);
+		if (ds <= SMX_DS_PER_BB)
+			break;
+		ds -= SMX_DS_PER_BB;
+		uar += SMX_WQE_BB;
+		block = smx_sq_step(sq, block, SMX_WQE_BB);
+	}
+}
+
+/* Signs what was built since the last doorbell; before the next. */
+void smx_sq_sign(struct smx_dv_qp *qp);
 
 /* Makes the finished requests visible. */
 SMX_INLINE void smx_sq_doorbell(struct smx_dv_qp *qp)
 {
 	struct smx_dv_sq *sq = &qp->sq;
-	const struct smx_wqe_ctrl *ctrl = sq->wr.last.ctrl;
-	uint32_t head = sq->wr.head, ds = smx_wqe_ds(ctrl), offset;
+	struct smx_wqe_ctrl *ctrl = sq->wr.last;
+	uint32_t head = sq->wr.head, at = sq->cur_post, ds = smx_wqe_ds(ctrl);
 	bool only_one = head - sq->head == 1;
-	struct smx_dv_bf *bf = qp->bf;
-	uint8_t *half;
+	struct smx_dv_bf *bf = &qp->bf;
+	uint8_t *half = bf->reg + bf->offset;
 	uint64_t first8;
 
 	sq->head = head;
-	be32_store_release(&qp->dbrec[SMX_DBREC_SND], sq->cur_post & 0xffff);
-	if (!bf)
-		return;
-	offset = __atomic_load_n(&bf->offset, __ATOMIC_RELAXED);
-	half = bf->reg + offset;
-	if (only_one && ds - SMX_BF_DS_MIN < qp->bf_lengths[sq->wr.inline_seen]) {
-		const uint8_t *block = (const uint8_t *)ctrl;
-		uint32_t left = (ds + SMX_DS_PER_BB - 1) / SMX_DS_PER_BB;
-
-		do {
-			smx_bf_copy_block(half, block);
-			half += SMX_WQE_BB;
-			block += SMX_WQE_BB;
-			if (SMX_SELDOM(block == sq->end))
-				block = sq->buf;
-		} while (--left);
+	sq->posted_bb = at;
+	be32_store_release(&qp->dbrec[SMX_DBREC_SND], at & 0xffff);
+	if (only_one && ds - SMX_BF_DS_MIN < qp->bf_lengths[sq->wr.open.have & SMX_HAVE_INLINE]) {
+		smx_bf_copy(half, sq, ctrl, ds);
 	} else {
 		memcpy(&first8, ctrl, sizeof(first8));
 		__atomic_store_n((uint64_t *)(void *)half, first8, __ATOMIC_RELEASE);
 	}
-	__atomic_store_n(&bf->offset, offset ^ bf->buf_bytes, __ATOMIC_RELAXED);
+	bf->offset ^= bf->buf_bytes;
 }
 
 /* Behind the doorbell, and with no lock held. */

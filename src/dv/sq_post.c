@@ -91,7 +91,7 @@ static int data_ds(struct smx_dv_qp *qp, const struct ibv_send_wr *wr)
 static int check_room(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, uint32_t ds)
 {
 	struct smx_dv_sq *sq = &qp->sq;
-	uint32_t bb = (ds + SMX_DS_PER_BB - 1) / SMX_DS_PER_BB;
+	uint32_t bb = smx_wqe_blocks(ds);
 
 	/* Only an operation that was left out of send_ops_flags can need more than the size planned. */
 	if (ds > SMX_WQE_DS_MAX)
@@ -155,7 +155,7 @@ static uint32_t put_inline(struct smx_dv_sq *sq, uint32_t ds, const struct ibv_s
 	size_t total = 0;
 
 	if (wr->num_sge)
-		sq->wr.inline_seen = true;
+		sq->wr.open.have = SMX_HAVE_INLINE;
 	for (int i = 0; i < wr->num_sge; i++) {
 		src[i] = (struct smx_inline_src){ (void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length };
 		total += src[i].length;
@@ -187,8 +187,8 @@ SMX_INLINE bool put(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, bool pla
 {
 	const struct post_op *op = &post_ops[wr->opcode];
 	be32 imm = SMX_SELDOM(op->imm) ? control_imm(wr, op) : to_be32(0);
-	struct smx_request r = smx_wqe_open(&qp->sq, op->op, imm, wr->send_flags, 0, wr->wr_id);
-	struct smx_cursor at = smx_cursor_at(&qp->sq, r.ctrl + 1);
+	struct smx_wqe_ctrl *ctrl = smx_wqe_open(qp, op->op, 0, imm, wr->send_flags, 0, wr->wr_id);
+	struct smx_cursor at = smx_cursor_at(&qp->sq, ctrl + 1);
 	bool atomic = !plain && op->shape == SHAPE_ATOMIC;
 	uint32_t ds = op->ds;
 
@@ -211,11 +211,15 @@ SMX_INLINE bool put(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, bool pla
 					return false;
 				continue;
 			}
-			smx_seg_data(smx_cursor_next(&at), sge->addr, atomic ? 8 : sge->length, sge->lkey);
+			if (atomic)
+				smx_seg_data(smx_cursor_next(&at), sge->addr, 8, sge->lkey);
+			else
+				smx_seg_sge(smx_cursor_next(&at), sge);
 			ds++;
 		}
 	}
-	smx_wqe_finish(qp, r, ds, 0);
+	qp->sq.wr.last = ctrl;
+	smx_wqe_close(&qp->sq, ctrl, ds, 0);
 	return true;
 }
 
@@ -233,7 +237,7 @@ static __attribute__((noinline)) int post_odd(struct smx_dv_qp *qp, const struct
 		smx_wqe_invalidate(qp, wr->send_flags, wr->wr_id, wr->invalidate_rkey);
 	else
 		(void)put(qp, wr, false);
-	if (smx_wqe_ds(qp->sq.wr.last.ctrl) > qp->sq.wqe_bb * SMX_DS_PER_BB)
+	if (smx_wqe_ds(qp->sq.wr.last) > qp->sq.wqe_bb * SMX_DS_PER_BB)
 		smx_sq_oversized(&qp->sq);
 	return 0;
 }
@@ -249,21 +253,23 @@ SMX_INLINE int post_one(struct smx_dv_qp *qp, const struct ibv_send_wr *wr, uint
 	return post_odd(qp, wr);
 }
 
+static SMX_SELDOM_CALLED int refuse_inside(struct smx_dv_qp *qp)
+{
+	return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_BATCH_OPEN, "ibv_post_send inside ibv_wr_start");
+}
+
 int smx_dv_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of(ibqp);
 	struct smx_dv_sq *sq = &qp->sq;
-	uint32_t from, plain_ops;
+	uint32_t plain_ops;
 	int err = 0;
 	bool any;
 
 	if (!smx_sq_try_enter(sq) && !smx_sq_wait(sq)) {
 		*bad_wr = wr;
-		return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_BATCH_OPEN, "ibv_post_send inside ibv_wr_start");
+		return refuse_inside(qp);
 	}
-	from = sq->cur_post;
-	sq->wr.head = sq->head;
-	sq->wr.inline_seen = false;
 	plain_ops = __atomic_load_n(&qp->can_post, __ATOMIC_RELAXED) ? qp->plain_ops : 0;
 	for (; wr; wr = wr->next) {
 		err = post_one(qp, wr, plain_ops);
@@ -274,9 +280,10 @@ int smx_dv_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_sen
 	}
 	any = sq->wr.head != sq->head;
 	if (any && qp->wq_sig)
-		smx_sq_sign(sq, from);
+		smx_sq_sign(qp);
 	if (any)
 		smx_sq_doorbell(qp);
+	sq->wr.open.have = 0;
 	smx_dv_unlock(&sq->lock);
 	if (any)
 		smx_sq_ring(qp);

@@ -44,13 +44,17 @@ static uint8_t signature(const struct smx_dv_sq *sq, uint32_t bb, uint32_t ds)
 	return (uint8_t)~x;
 }
 
-void smx_sq_sign(const struct smx_dv_sq *sq, uint32_t from)
+void smx_sq_sign(struct smx_dv_qp *qp)
 {
-	while (from != sq->cur_post) {
-		struct smx_wqe_ctrl *ctrl = smx_sq_seg(sq, from, 0);
+	const struct smx_dv_sq *sq = &qp->sq;
+	uint32_t at = sq->posted_bb;
 
-		ctrl->signature = signature(sq, from, smx_wqe_ds(ctrl));
-		from = smx_sq_slot(sq, from)->bb_next;
+	while (at != sq->cur_post) {
+		struct smx_wqe_ctrl *ctrl = smx_sq_seg(sq, at, 0);
+		uint32_t ds = smx_wqe_ds(ctrl);
+
+		ctrl->signature = signature(sq, at, ds);
+		at += smx_wqe_blocks(ds);
 	}
 }
 
@@ -97,17 +101,18 @@ uint32_t smx_wqe_put_inline(const struct smx_dv_sq *sq, uint32_t ds, const struc
 
 int smx_sq_failed(struct smx_dv_qp *qp, int err)
 {
+	if (qp->sq.wr.open.state == SMX_WR_OUTSIDE)
+		return err;
 	if (!qp->sq.wr.err)
 		qp->sq.wr.err = err;
-	if (qp->sq.wr.open.state != SMX_WR_OUTSIDE)
-		qp->sq.wr.open.state = SMX_WR_FAILED;
+	qp->sq.wr.open.state = SMX_WR_FAILED;
 	qp->sq.wr.mkey = NULL;
 	return err;
 }
 
 int smx_sq_refuse_missing(struct smx_dv_qp *qp)
 {
-	const struct smx_dv_slot *slot = qp->sq.wr.last.slot;
+	const struct smx_dv_slot *slot = smx_sq_slot(&qp->sq, qp->sq.cur_post);
 	uint8_t need = qp->sq.wr.open.state;
 
 	if (need & SMX_NEED_ADDR)
@@ -188,23 +193,21 @@ bool smx_sq_wait(struct smx_dv_sq *sq)
 
 SMX_INLINE void batch_begin(struct smx_dv_sq *sq)
 {
-	sq->wr.cur_post_rollback = sq->cur_post;
 	sq->wr.fm_cache_rollback = sq->fm_cache;
-	sq->wr.head = sq->head;
-	sq->wr.open = (struct smx_wr_open){ .state = SMX_WR_READY };
-	sq->wr.err = 0;
-	sq->wr.inline_seen = false;
+	sq->wr.open.state = SMX_WR_READY;
 }
 
 static void batch_roll_back(struct smx_dv_sq *sq)
 {
-	sq->cur_post = sq->wr.cur_post_rollback;
+	sq->cur_post = sq->posted_bb;
+	sq->wr.head = sq->head;
 	sq->fm_cache = sq->wr.fm_cache_rollback;
+	sq->wr.err = 0;
 }
 
 SMX_INLINE void batch_end(struct smx_dv_sq *sq)
 {
-	sq->wr.open.state = SMX_WR_OUTSIDE;
+	sq->wr.open = (struct smx_wr_open){ .state = SMX_WR_OUTSIDE };
 	smx_dv_unlock(&sq->lock);
 }
 
@@ -252,7 +255,7 @@ static SMX_SELDOM_CALLED int complete_odd(struct smx_dv_qp *qp)
 	if (sq->wr.open.state == SMX_WR_OUTSIDE)
 		return SMX_SQ_REFUSE(qp, SMX_CHECK_POST_NOT_STARTED, "ibv_wr_complete without ibv_wr_start");
 	if (sq->wr.open.state == SMX_WR_READY && can_post) {
-		smx_sq_sign(sq, sq->wr.cur_post_rollback);
+		smx_sq_sign(qp);
 		return complete(qp);
 	}
 	if (sq->wr.open.state & SMX_NEED_ALL)

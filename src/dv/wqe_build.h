@@ -25,8 +25,8 @@ enum {
 	SMX_WR_FAILED = 0x40,
 	SMX_WR_OUTSIDE = 0x80,		/* of any batch */
 };
-/* sq->wr.open.mkey_have */
-enum { SMX_HAVE_ACCESS = 1, SMX_HAVE_LAYOUT = 2 };
+/* sq->wr.open.have: inline data, which selects the BlueFlame path; mkey setters that were called */
+enum { SMX_HAVE_INLINE = 1, SMX_HAVE_ACCESS = 2, SMX_HAVE_LAYOUT = 4 };
 
 #define SMX_INLINE static inline __attribute__((always_inline))
 /* A function that is seldom called, and last by its caller, which needs no stack frame for it then. */
@@ -83,6 +83,17 @@ static inline void smx_sq_oversized(struct smx_dv_sq *sq)
 	sq->wr.limit = sq->wr.head;
 }
 
+/* What the slot of the next request keeps of it. The flag done stays clear: only who polls changes it. */
+SMX_INLINE void smx_sq_keep(const struct smx_dv_sq *sq, uint32_t index, uint64_t wr_id, uint8_t wr_data)
+{
+	struct smx_dv_slot *slot = &sq->slot[index];
+	uint32_t head = sq->wr.head;
+
+	slot->wr_id = wr_id;
+	slot->head = head;
+	slot->wr_data = wr_data;
+}
+
 /* A segment as two words. Whole words, because the UAR copy and the device read them back at once, and a load that
  * spans several smaller stores has to wait for all of them. */
 static inline void smx_seg_set(void *seg, be64 first, be64 second)
@@ -108,21 +119,22 @@ SMX_INLINE be32 smx_wqe_fm(const struct smx_dv_sq *sq, uint32_t flags)
 	return of_flags[(flags & 7) | sq->fm_cache];
 }
 
-/* Begins a request for which there is room. opmod_op: [31:24] opmod, [7:0] enum smx_wqe_op; wr_data as in struct
- * smx_dv_slot. RETURN the request, whose control segment lacks only the length; the rest of its block lies behind. */
-SMX_INLINE struct smx_request smx_wqe_open(struct smx_dv_sq *sq, uint32_t opmod_op, be32 imm, uint32_t flags,
-					   uint16_t wr_data, uint64_t wr_id)
+/* Begins a request for which there is room. opmod_op: [31:24] opmod, [7:0] enum smx_wqe_op; ds: its segments, or 0
+ * where smx_wqe_close() will tell them; wr_data as in struct smx_dv_slot. RETURN the control segment; the rest of its
+ * block lies behind. */
+SMX_INLINE struct smx_wqe_ctrl *smx_wqe_open(struct smx_dv_qp *qp, uint32_t opmod_op, uint32_t ds, be32 imm,
+					     uint32_t flags, uint8_t wr_data, uint64_t wr_id)
 {
-	uint32_t index = sq->cur_post & sq->bb_mask, head = sq->wr.head;
-	struct smx_request r = { (void *)(sq->buf + (size_t)index * SMX_WQE_BB), &sq->slot[index] };
+	struct smx_dv_sq *sq = &qp->sq;
+	uint32_t at = sq->cur_post, index = at & sq->bb_mask;
+	struct smx_wqe_ctrl *ctrl = (void *)(sq->buf + (size_t)index * SMX_WQE_BB);
+	be32 fm = smx_wqe_fm(sq, flags);
+	/* by parts, of which all but the index is known when this is compiled or when the queue pair is made */
+	be64 op = be64_or(to_be64((uint64_t)(uint16_t)at << 40), be64_of(to_be32(opmod_op), to_be32(ds)));
 
-	r.slot->wr_id = wr_id;
-	r.slot->head = head;
-	r.slot->wr_data = wr_data;
-	r.slot->stream = 0;
-	r.ctrl->opmod_idx_opcode = to_be32(opmod_op | (uint32_t)(uint16_t)sq->cur_post << 8);
-	((be64 *)(void *)r.ctrl)[1] = be64_of(smx_wqe_fm(sq, flags), imm);
-	return r;
+	smx_sq_keep(sq, index, wr_id, wr_data);
+	smx_seg_set(ctrl, be64_or(op, qp->ctrl_number), be64_of(fm, imm));
+	return ctrl;
 }
 
 /* Segment ds of the open request. */
@@ -146,33 +158,32 @@ static inline void smx_seg_data(void *seg, uint64_t va, uint32_t length, uint32_
 	smx_seg_set(seg, to_be64((uint64_t)length << 32 | lkey), to_be64(va));	/* struct smx_wqe_data */
 }
 
-/* The address vector of a handle, whose first 16 bytes the request names. */
-SMX_INLINE void smx_seg_av(void *seg, const struct smx_wqe_av *known, be64 key, be64 number)
+SMX_INLINE void smx_seg_sge(void *seg, const struct ibv_sge *sge)
 {
-	_Static_assert(offsetof(struct smx_wqe_av, rsvd0) == SMX_WQE_DS, "the rest is as in the handle");
-	struct smx_wqe_av *av = seg;
+	_Static_assert(offsetof(struct ibv_sge, lkey) == offsetof(struct ibv_sge, length) + sizeof(uint32_t),
+		       "length and lkey are one word");
+	be64 length_lkey = be64_of_pair(&sge->length);
 
-	smx_seg_set(av, key, number);
-	memcpy(av->rsvd0, known->rsvd0, sizeof(*av) - SMX_WQE_DS);
+	smx_seg_set(seg, length_lkey, to_be64(sge->addr));	/* struct smx_wqe_data */
 }
 
-SMX_INLINE void smx_seg_av_ud(void *seg, struct ibv_ah *ah, uint32_t qkey, uint32_t qpn)
+/* The address vector of a handle, with what the request names. */
+SMX_INLINE void smx_seg_av_ud(struct smx_wqe_av *av, struct ibv_ah *ah, uint32_t qkey, uint32_t qpn)
 {
-	const struct smx_wqe_av *known = &container_of(ah, struct smx_dv_ah, ibv)->av;
-	be32 rest;
-
-	memcpy(&rest, &known->stat_rate_sl, sizeof(rest));
-	smx_seg_av(seg, known, be64_of(to_be32(qkey), known->rsvd), be64_of(to_be32(qpn | SMX_AV_EXTENDED), rest));
+	*av = container_of(ah, struct smx_dv_ah, ibv)->av;
+	av->qkey = to_be32(qkey);
+	av->dqp_dct = to_be32(qpn | SMX_AV_EXTENDED);
 }
 
-SMX_INLINE void smx_seg_av_dc(void *seg, struct ibv_ah *ah, uint64_t dc_key, uint32_t dctn)
+SMX_INLINE void smx_seg_av_dc(struct smx_wqe_av *av, struct ibv_ah *ah, uint64_t dc_key, uint32_t dctn)
 {
 	const struct smx_wqe_av *known = &container_of(ah, struct smx_dv_ah, ibv)->av;
 	be64 number;
 
-	memcpy(&number, &known->dqp_dct, sizeof(number));	/* and what is behind it */
-	smx_seg_av(seg, known, to_be64(dc_key),
-		   be64_or(number, to_be64((uint64_t)(dctn | SMX_AV_EXTENDED) << 32)));
+	/* The first 16 bytes as whole words, of which less remains to be copied. */
+	memcpy(&number, &known->dqp_dct, sizeof(number));
+	smx_seg_set(av, to_be64(dc_key), be64_or(number, to_be64((uint64_t)(dctn | SMX_AV_EXTENDED) << 32)));
+	memcpy(av->rsvd0, known->rsvd0, sizeof(*av) - offsetof(struct smx_wqe_av, rsvd0));
 }
 
 static inline void smx_seg_xrc(void *seg, uint32_t srqn)
@@ -198,32 +209,36 @@ static inline uint32_t smx_wqe_ds(const struct smx_wqe_ctrl *ctrl)
 	return ctrl->qpn_ds.b[3] & SMX_WQE_DS_MAX;
 }
 
-/* Moves the producer behind a request of ds segments. fence: SMX_CTRL_SMALL_FENCE, which the next one takes, or 0. */
-SMX_INLINE void smx_wqe_commit(struct smx_dv_sq *sq, struct smx_request r, uint32_t ds, uint8_t fence)
+static inline uint32_t smx_wqe_blocks(uint32_t ds)
 {
-	uint32_t next = sq->cur_post + (ds + SMX_DS_PER_BB - 1) / SMX_DS_PER_BB;
+	return (ds + SMX_DS_PER_BB - 1) / SMX_DS_PER_BB;
+}
 
-	r.slot->bb_next = next;
-	sq->cur_post = next;
+/* Ends a request whose control segment is complete: moves the producer. fence: SMX_CTRL_SMALL_FENCE, which the next
+ * one takes, or 0. */
+SMX_INLINE void smx_wqe_commit(struct smx_dv_sq *sq, uint32_t ds, uint8_t fence)
+{
+	sq->cur_post += smx_wqe_blocks(ds);
 	sq->wr.head++;
 	if (fence)
 		sq->fm_cache |= fence;
 	else
-		sq->fm_cache &= (uint8_t)~SMX_CTRL_SMALL_FENCE;
+		sq->fm_cache &= ~(uint32_t)SMX_CTRL_SMALL_FENCE;
 }
 
-/* Ends a request that waited for setters. */
-SMX_INLINE void smx_wqe_close(struct smx_dv_qp *qp, struct smx_request r, uint32_t ds, uint8_t fence)
+/* Ends one that waits for no setter. */
+SMX_INLINE void smx_wqe_finish(struct smx_dv_sq *sq, struct smx_wqe_ctrl *ctrl, uint32_t ds, uint8_t fence)
 {
-	r.ctrl->qpn_ds = be32_or(qp->qpn_word, to_be32(ds));
-	smx_wqe_commit(&qp->sq, r, ds, fence);
+	sq->wr.last = ctrl;
+	smx_wqe_commit(sq, ds, fence);
 }
 
-/* Ends one that needs none. */
-SMX_INLINE void smx_wqe_finish(struct smx_dv_qp *qp, struct smx_request r, uint32_t ds, uint8_t fence)
+/* Ends one whose length was not known when it was opened. One byte is stored: the word's reader, the UAR copy, waits
+ * less for it than would be taken by changing the whole word. */
+SMX_INLINE void smx_wqe_close(struct smx_dv_sq *sq, struct smx_wqe_ctrl *ctrl, uint32_t ds, uint8_t fence)
 {
-	qp->sq.wr.last = r;
-	smx_wqe_close(qp, r, ds, fence);
+	ctrl->qpn_ds.b[3] = (uint8_t)ds;
+	smx_wqe_commit(sq, ds, fence);
 }
 
 /* A builder may go on: a batch is open and has not failed, the request before it is complete, the queue pair
@@ -242,13 +257,20 @@ SMX_INLINE bool smx_wr_supplied(struct smx_dv_sq *sq, uint8_t need)
 	return (sq->wr.open.state &= (uint8_t)~need) == SMX_WR_READY;
 }
 
-/* The data setter has; the request has ds segments by now. */
-SMX_INLINE void smx_wr_data_supplied(struct smx_dv_qp *qp, uint32_t ds)
+/* The data setter has, in so many segments. */
+SMX_INLINE void smx_wr_data_supplied(struct smx_dv_sq *sq, uint32_t count)
 {
-	if (smx_wr_supplied(&qp->sq, SMX_NEED_DATA))
-		smx_wqe_close(qp, qp->sq.wr.last, ds, 0);
+	if (smx_wr_supplied(sq, SMX_NEED_DATA))
+		smx_wqe_close(sq, sq->wr.last, sq->wr.open.ds + count, 0);
 	else
-		qp->sq.wr.open.ds = (uint8_t)ds;
+		sq->wr.open.ds += (uint8_t)count;
+}
+
+/* The address setter has. */
+SMX_INLINE void smx_wr_addr_supplied(struct smx_dv_sq *sq, struct smx_wqe_ctrl *ctrl, uint8_t need)
+{
+	if (smx_wr_supplied(sq, need))
+		smx_wqe_close(sq, ctrl, sq->wr.open.ds, 0);
 }
 
 static inline be32 smx_raw_be32(__be32 v)

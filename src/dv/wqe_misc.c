@@ -23,23 +23,19 @@ SMX_INLINE void put_raw(struct smx_dv_qp *qp, struct smx_wqe_ctrl user, uint32_t
 {
 	struct smx_dv_sq *sq = &qp->sq;
 	uint32_t at = sq->cur_post;
-	struct smx_request r = { smx_sq_seg(sq, at, 0), smx_sq_slot(sq, at) };
+	struct smx_wqe_ctrl *ctrl = smx_sq_seg(sq, at, 0);
 
-	r.slot->wr_id = qp->ex.wr_id;
-	r.slot->head = sq->wr.head;
-	r.slot->wr_data = MLX5DV_WC_RAW_WQE;
-	r.slot->stream = qp->kind == SMX_DV_DCI ? from_be16(user.dci_stream) : 0;
-	r.ctrl->opmod_idx_opcode = to_be32((from_be32(user.opmod_idx_opcode) & 0xff0000ff) |
-					   bits_put(at & 0xffff, 23, 8));
-	sq->wr.last = r;
-	smx_wqe_commit(sq, r, ds, 0);
+	smx_sq_keep(sq, at & sq->bb_mask, qp->ex.wr_id, MLX5DV_WC_RAW_WQE);
+	ctrl->opmod_idx_opcode = to_be32((from_be32(user.opmod_idx_opcode) & 0xff0000ff) |
+					 bits_put(at & 0xffff, 23, 8));
+	smx_wqe_finish(sq, ctrl, ds, 0);
 }
 
 /* A WQE that is longer than the queue was sized for, or goes round the ring's end, or is none. */
 static SMX_SELDOM_CALLED void put_odd_raw(struct smx_dv_qp *qp, const void *wqe, struct smx_wqe_ctrl user, uint32_t ds)
 {
 	struct smx_dv_sq *sq = &qp->sq;
-	uint32_t bb = (ds + SMX_DS_PER_BB - 1) / SMX_DS_PER_BB;
+	uint32_t bb = smx_wqe_blocks(ds);
 
 	if (!ds || (bb > 1 && bb > raw_bb_max(sq))) {
 		refuse_raw(qp, ds, bb);
@@ -97,20 +93,20 @@ SMX_INLINE void dma_memcpy(struct smx_dv_qp *qp, uint32_t dest_lkey, uint64_t de
 			   uint64_t src_addr, size_t length)
 {
 	uint32_t count = length & (SMX_INLINE_SEG - 1);	/* 2^31 is written as 0 */
-	struct smx_request r;
+	struct smx_wqe_ctrl *ctrl;
 
 	if (length - 1 >= qp->ctx.memcpy_max) {		/* 0 too */
 		refuse_memcpy(qp, length);
 		return;
 	}
-	r = smx_wqe_open(&qp->sq, bits_put(SMX_MMO_OPMOD_DMA, 31, 24) | SMX_OP_MMO, to_be32(0), qp->ex.wr_flags,
-			 MLX5DV_WC_MEMCPY, qp->ex.wr_id);
+	ctrl = smx_wqe_open(qp, bits_put(SMX_MMO_OPMOD_DMA, 31, 24) | SMX_OP_MMO, SMX_DS_PER_BB, to_be32(0),
+			    qp->ex.wr_flags, MLX5DV_WC_MEMCPY, qp->ex.wr_id);
 	/* The whole request is one block. */
-	smx_seg_data(r.ctrl + 2, src_addr, count, src_lkey);
-	smx_seg_data(r.ctrl + 3, dest_addr, count, dest_lkey);
+	smx_seg_data(ctrl + 2, src_addr, count, src_lkey);
+	smx_seg_data(ctrl + 3, dest_addr, count, dest_lkey);
 	/* struct smx_wqe_mmo_meta */
-	smx_seg_set(r.ctrl + 1, to_be64(qp->ctx.opaque_lkey), to_be64(qp->ctx.opaque_addr));
-	smx_wqe_finish(qp, r, SMX_DS_PER_BB, 0);
+	smx_seg_set(ctrl + 1, to_be64(qp->ctx.opaque_lkey), to_be64(qp->ctx.opaque_addr));
+	smx_wqe_finish(&qp->sq, ctrl, SMX_DS_PER_BB, 0);
 }
 
 static SMX_SELDOM_CALLED void memcpy_unready(struct smx_dv_qp *qp, uint32_t dest_lkey, uint64_t dest_addr,

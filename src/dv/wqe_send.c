@@ -19,18 +19,11 @@ struct builder {
 SMX_INLINE void *begin(struct smx_dv_qp *qp, enum smx_wqe_op op, be32 imm, uint32_t count)
 {
 	struct smx_dv_sq *sq = &qp->sq;
-	struct smx_request r = smx_wqe_open(sq, op, imm, qp->ex.wr_flags, 0, qp->ex.wr_id);
-	struct smx_wqe_raddr *first = (void *)(r.ctrl + 1);
+	struct smx_wqe_ctrl *ctrl = smx_wqe_open(qp, op, 0, imm, qp->ex.wr_flags, 0, qp->ex.wr_id);
+	struct smx_wqe_raddr *first = smx_sq_step(sq, ctrl + 1, qp->addr_bytes);
 
-	sq->wr.last = r;
-	if (__builtin_expect(!qp->addr_bytes, 1)) {
-		sq->wr.open = (struct smx_wr_open){ .state = SMX_NEED_DATA, .ds = (uint8_t)(1 + count) };
-		sq->wr.data = first + count;
-		return first;
-	}
-	sq->wr.open = qp->addressed;
-	sq->wr.open.ds += (uint8_t)count;
-	first = smx_sq_step(sq, first, qp->addr_bytes);
+	sq->wr.last = ctrl;
+	sq->wr.open = qp->opened[count];
 	sq->wr.data = count < 2 ? first + count : smx_sq_step(sq, first, count * SMX_WQE_DS);
 	return first;
 }
@@ -38,7 +31,7 @@ SMX_INLINE void *begin(struct smx_dv_qp *qp, enum smx_wqe_op op, be32 imm, uint3
 /* The builders, by shape. Each may go on at once nearly always; where it may not, its last act is to call another
  * function that finds out more. So the way that is gone mostly needs no registers saved. */
 
-static SMX_SELDOM_CALLED void message_unready(struct smx_dv_qp *qp, const struct builder *b, be32 imm)
+static SMX_SELDOM_CALLED void message_unready(struct smx_dv_qp *qp, be32 imm, const struct builder *b)
 {
 	if (smx_wr_make_ready(qp, qp->send_ops & b->ops, b->name))
 		begin(qp, b->op, imm, 0);
@@ -49,7 +42,7 @@ SMX_INLINE void message(struct smx_dv_qp *qp, const struct builder *b, be32 imm)
 	if (smx_wr_is_ready(qp, qp->send_ops & b->ops))
 		begin(qp, b->op, imm, 0);
 	else
-		message_unready(qp, b, imm);
+		message_unready(qp, imm, b);
 }
 
 static void wr_send(struct ibv_qp_ex *ex)
@@ -82,8 +75,8 @@ SMX_INLINE void put_one_sided(struct smx_dv_qp *qp, const struct builder *b, be3
 	smx_seg_raddr(begin(qp, b->op, imm, 1), va, rkey);
 }
 
-static SMX_SELDOM_CALLED void one_sided_unready(struct smx_dv_qp *qp, const struct builder *b, be32 imm, uint32_t rkey,
-						uint64_t va)
+static SMX_SELDOM_CALLED void one_sided_unready(struct smx_dv_qp *qp, uint32_t rkey, uint64_t va, be32 imm,
+						const struct builder *b)
 {
 	if (smx_wr_make_ready(qp, qp->send_ops & b->ops, b->name))
 		put_one_sided(qp, b, imm, rkey, va);
@@ -94,7 +87,7 @@ SMX_INLINE void one_sided(struct smx_dv_qp *qp, const struct builder *b, be32 im
 	if (smx_wr_is_ready(qp, qp->send_ops & b->ops))
 		put_one_sided(qp, b, imm, rkey, va);
 	else
-		one_sided_unready(qp, b, imm, rkey, va);
+		one_sided_unready(qp, rkey, va, imm, b);
 }
 
 static void wr_rdma_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t va)
@@ -128,8 +121,8 @@ SMX_INLINE void put_atomic(struct smx_dv_qp *qp, const struct builder *b, uint32
 	smx_seg_atomic(raddr + 1, swap_add, compare);
 }
 
-static SMX_SELDOM_CALLED void atomic_unready(struct smx_dv_qp *qp, const struct builder *b, uint32_t rkey, uint64_t va,
-					     uint64_t swap_add, uint64_t compare)
+static SMX_SELDOM_CALLED void atomic_unready(struct smx_dv_qp *qp, uint32_t rkey, uint64_t va, uint64_t swap_add,
+					     uint64_t compare, const struct builder *b)
 {
 	if (smx_wr_make_ready(qp, qp->send_ops & b->ops, b->name))
 		put_atomic(qp, b, rkey, va, swap_add, compare);
@@ -141,7 +134,7 @@ SMX_INLINE void atomic(struct smx_dv_qp *qp, const struct builder *b, uint32_t r
 	if (smx_wr_is_ready(qp, qp->send_ops & b->ops))
 		put_atomic(qp, b, rkey, va, swap_add, compare);
 	else
-		atomic_unready(qp, b, rkey, va, swap_add, compare);
+		atomic_unready(qp, rkey, va, swap_add, compare, b);
 }
 
 static void wr_atomic_cmp_swp(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t va, uint64_t compare,
@@ -188,7 +181,7 @@ static SMX_SELDOM_CALLED void set_odd_sge(struct smx_dv_qp *qp, uint32_t length)
 	else if (length)
 		(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_SGE, "1 SGE, max_send_sge 0");
 	else
-		smx_wr_data_supplied(qp, qp->sq.wr.open.ds);
+		smx_wr_data_supplied(&qp->sq, 0);
 }
 
 static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
@@ -201,7 +194,7 @@ static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint3
 		set_odd_sge(qp, length);
 	} else {
 		smx_seg_data(qp->sq.wr.data, addr, length, lkey);
-		smx_wr_data_supplied(qp, qp->sq.wr.open.ds + 1);
+		smx_wr_data_supplied(&qp->sq, 1);
 	}
 }
 
@@ -214,7 +207,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct i
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_ex(ex);
 	struct smx_cursor at = smx_cursor_at(&qp->sq, qp->sq.wr.data);
-	uint32_t ds = qp->sq.wr.open.ds;
+	uint32_t ds = 0;
 
 	if (!(qp->sq.wr.open.state & SMX_NEED_DATA)) {
 		smx_sq_refuse_setter(qp, "ibv_wr_set_sge_list");
@@ -231,10 +224,10 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct i
 		}
 		if (!sge[i].length)
 			continue;
-		smx_seg_data(smx_cursor_next(&at), sge[i].addr, sge[i].length, sge[i].lkey);
+		smx_seg_sge(smx_cursor_next(&at), &sge[i]);
 		ds++;
 	}
-	smx_wr_data_supplied(qp, ds);
+	smx_wr_data_supplied(&qp->sq, ds);
 }
 
 static SMX_SELDOM_CALLED void refuse_inline(struct smx_dv_qp *qp, size_t length)
@@ -246,12 +239,12 @@ static SMX_SELDOM_CALLED void refuse_inline(struct smx_dv_qp *qp, size_t length)
 /* Buffers of total bytes together, which is allowed. */
 static void set_inline(struct smx_dv_qp *qp, const struct smx_inline_src *src, size_t n, size_t total)
 {
-	uint32_t ds = qp->sq.wr.open.ds;
+	uint32_t ds = 0;
 
-	qp->sq.wr.inline_seen = true;
+	qp->sq.wr.open.have = SMX_HAVE_INLINE;
 	if (total)
-		ds += smx_wqe_put_inline(&qp->sq, ds, src, n, total);
-	smx_wr_data_supplied(qp, ds);
+		ds = smx_wqe_put_inline(&qp->sq, qp->sq.wr.open.ds, src, n, total);
+	smx_wr_data_supplied(&qp->sq, ds);
 }
 
 /* A buffer that is empty, too long, or goes round the ring's end. */
@@ -283,8 +276,8 @@ static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
 	memset(seg + ((sizeof(head) + length - 1) & -(size_t)SMX_WQE_DS), 0, SMX_WQE_DS);
 	head = to_be32((uint32_t)length | SMX_INLINE_SEG);
 	memcpy(seg, &head, sizeof(head));
-	qp->sq.wr.inline_seen = true;
-	smx_wr_data_supplied(qp, qp->sq.wr.open.ds + smx_inline_ds(length));
+	qp->sq.wr.open.have = SMX_HAVE_INLINE;
+	smx_wr_data_supplied(&qp->sq, smx_inline_ds(length));
 	memcpy(seg + sizeof(head), addr, length);
 }
 
@@ -321,37 +314,32 @@ static SMX_SELDOM_CALLED void refuse_addr(struct smx_dv_qp *qp, uint8_t need, co
 		smx_sq_refuse_setter(qp, name);
 }
 
-/* An address setter has supplied the address of r. */
-SMX_INLINE void addr_supplied(struct smx_dv_qp *qp, struct smx_request r, uint8_t need)
-{
-	if (smx_wr_supplied(&qp->sq, need))
-		smx_wqe_close(qp, r, qp->sq.wr.open.ds, 0);
-}
-
 static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_ex(ex);
-	struct smx_request r = qp->sq.wr.last;
+	struct smx_wqe_ctrl *ctrl;
 
 	if (!(qp->sq.wr.open.state & SMX_NEED_UD_ADDR) || !ah) {
 		refuse_addr(qp, SMX_NEED_UD_ADDR, "ibv_wr_set_ud_addr");
 		return;
 	}
-	smx_seg_av_ud(r.ctrl + 1, ah, qkey, qpn);
-	addr_supplied(qp, r, SMX_NEED_UD_ADDR);
+	ctrl = qp->sq.wr.last;
+	smx_seg_av_ud((void *)(ctrl + 1), ah, qkey, qpn);
+	smx_wr_addr_supplied(&qp->sq, ctrl, SMX_NEED_UD_ADDR);
 }
 
 static void wr_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t srqn)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_ex(ex);
-	struct smx_request r = qp->sq.wr.last;
+	struct smx_wqe_ctrl *ctrl;
 
 	if (!(qp->sq.wr.open.state & SMX_NEED_XRC_SRQN)) {
 		refuse_addr(qp, SMX_NEED_XRC_SRQN, "ibv_wr_set_xrc_srqn");
 		return;
 	}
-	smx_seg_xrc(r.ctrl + 1, srqn);
-	addr_supplied(qp, r, SMX_NEED_XRC_SRQN);
+	ctrl = qp->sq.wr.last;
+	smx_seg_xrc(ctrl + 1, srqn);
+	smx_wr_addr_supplied(&qp->sq, ctrl, SMX_NEED_XRC_SRQN);
 }
 
 static SMX_SELDOM_CALLED void refuse_dc_addr(struct mlx5dv_qp_ex *dv)
@@ -363,17 +351,16 @@ void smx_wr_set_dc_addr_stream(struct mlx5dv_qp_ex *dv, struct ibv_ah *ah, uint3
 			       uint16_t stream_id)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_dv(dv);
-	struct smx_request r;
+	struct smx_wqe_ctrl *ctrl;
 
 	if (!(qp->sq.wr.open.state & SMX_NEED_DC_ADDR) || !ah) {
 		refuse_dc_addr(dv);
 		return;
 	}
-	r = qp->sq.wr.last;
-	r.slot->stream = stream_id;
-	r.ctrl->dci_stream = to_be16(stream_id);
-	smx_seg_av_dc(r.ctrl + 1, ah, dc_key, dctn);
-	addr_supplied(qp, r, SMX_NEED_DC_ADDR);
+	ctrl = qp->sq.wr.last;
+	ctrl->dci_stream = to_be16(stream_id);
+	smx_seg_av_dc((void *)(ctrl + 1), ah, dc_key, dctn);
+	smx_wr_addr_supplied(&qp->sq, ctrl, SMX_NEED_DC_ADDR);
 }
 
 void smx_wr_set_dc_addr(struct mlx5dv_qp_ex *dv, struct ibv_ah *ah, uint32_t dctn, uint64_t dc_key)

@@ -39,21 +39,30 @@ static uint8_t access_bits(uint32_t access)
 }
 
 /* The UMR control segment of the open request: translation entries, and which fields of the context it names. */
-SMX_INLINE void put_umr_ctrl(struct smx_request r, uint8_t check, uint32_t entries, uint64_t mask)
+SMX_INLINE void put_umr_ctrl(struct smx_wqe_ctrl *ctrl, uint8_t check, uint32_t entries, uint64_t mask)
 {
-	struct smx_wqe_umr_ctrl *umr = (void *)(r.ctrl + 1);
+	struct smx_wqe_umr_ctrl *umr = (void *)(ctrl + 1);
 
 	/* flags; klm_octowords */
 	smx_seg_set(umr, to_be64((uint64_t)(SMX_UMR_INLINE | check) << 56 | (uint64_t)entries << 16), to_be64(mask));
 	memset(umr->rsvd1, 0, sizeof(umr->rsvd1));
 }
 
-/* The mkey context, which is the next block. qpn: of the queue pair that owns the key, or ANY_QP. */
-SMX_INLINE void put_mkey_ctx(const struct smx_dv_sq *sq, uint8_t free, uint8_t access, uint32_t qpn, uint32_t key,
+/* A key's context is the block behind the control segment's, its translation what is behind that. */
+SMX_INLINE struct smx_wqe_mkey_ctx *mkey_ctx_of(const struct smx_dv_sq *sq, struct smx_wqe_ctrl *ctrl)
+{
+	return smx_sq_step(sq, ctrl, CTX_AT_DS * SMX_WQE_DS);
+}
+
+SMX_INLINE struct smx_cursor xlt_of(const struct smx_dv_sq *sq, struct smx_wqe_mkey_ctx *ctx)
+{
+	return smx_cursor_at(sq, ctx + 1);
+}
+
+/* qpn: of the queue pair that owns the key, or ANY_QP. */
+SMX_INLINE void put_mkey_ctx(struct smx_wqe_mkey_ctx *ctx, uint8_t free, uint8_t access, uint32_t qpn, uint32_t key,
 			     uint64_t start, uint64_t length)
 {
-	struct smx_wqe_mkey_ctx *ctx = smx_wqe_seg(sq, CTX_AT_DS);
-
 	/* free, access, qpn_mkey */
 	smx_seg_set(ctx, to_be64((uint64_t)free << 56 | (uint64_t)access << 40 | qpn << 8 | (key & 0xff)), to_be64(0));
 	smx_seg_set(&ctx->start_addr, to_be64(start), to_be64(length));
@@ -73,43 +82,45 @@ int smx_wqe_check_bind(struct smx_dv_qp *qp, const struct ibv_mw_bind_info *info
 }
 
 /* Takes back what the window or key shows. */
-SMX_INLINE void put_unbind(struct smx_dv_qp *qp, struct smx_request r, bool type2, uint32_t rkey)
+SMX_INLINE void put_unbind(struct smx_dv_qp *qp, struct smx_wqe_ctrl *ctrl, bool type2, uint32_t rkey)
 {
-	put_umr_ctrl(r, SMX_UMR_XLT_OFFSET | (type2 ? SMX_UMR_CHECK_QPN : 0), 0,
+	put_umr_ctrl(ctrl, SMX_UMR_XLT_OFFSET | (type2 ? SMX_UMR_CHECK_QPN : 0), 0,
 		     SMX_UMR_MASK_FREE | SMX_UMR_MASK_MKEY | (type2 ? SMX_UMR_MASK_QPN : 0));
-	put_mkey_ctx(&qp->sq, SMX_MKC_FREE, 0, ANY_QP, rkey, 0, 0);
-	smx_wqe_finish(qp, r, XLT_AT_DS, SMX_CTRL_SMALL_FENCE);
+	put_mkey_ctx(mkey_ctx_of(&qp->sq, ctrl), SMX_MKC_FREE, 0, ANY_QP, rkey, 0, 0);
+	smx_wqe_finish(&qp->sq, ctrl, XLT_AT_DS, SMX_CTRL_SMALL_FENCE);
 }
 
-static void put_bind(struct smx_dv_qp *qp, struct smx_request r, bool type2, uint32_t rkey,
+static void put_bind(struct smx_dv_qp *qp, struct smx_wqe_ctrl *ctrl, bool type2, uint32_t rkey,
 		     const struct ibv_mw_bind_info *info)
 {
-	struct smx_cursor xlt = smx_cursor_at(&qp->sq, smx_wqe_seg(&qp->sq, XLT_AT_DS));
+	struct smx_wqe_mkey_ctx *ctx = mkey_ctx_of(&qp->sq, ctrl);
+	struct smx_cursor xlt = xlt_of(&qp->sq, ctx);
 
-	put_umr_ctrl(r, SMX_UMR_XLT_OFFSET | (type2 ? SMX_UMR_CHECK_FREE : 0), XLT_ALIGN,
+	put_umr_ctrl(ctrl, SMX_UMR_XLT_OFFSET | (type2 ? SMX_UMR_CHECK_FREE : 0), XLT_ALIGN,
 		     MASK_BOTH | SMX_UMR_MASK_START_ADDR | (type2 ? SMX_UMR_MASK_QPN : 0));
-	put_mkey_ctx(&qp->sq, 0, access_bits(info->mw_access_flags), type2 ? qp->qpn : ANY_QP, rkey,
+	put_mkey_ctx(ctx, 0, access_bits(info->mw_access_flags), type2 ? qp->qpn : ANY_QP, rkey,
 		     info->mw_access_flags & IBV_ACCESS_ZERO_BASED ? 0 : info->addr, info->length);
 	smx_seg_data(smx_cursor_next(&xlt), info->addr, (uint32_t)info->length, info->mr->lkey);
 	for (int i = 1; i < XLT_ALIGN; i++)
 		smx_seg_set(smx_cursor_next(&xlt), to_be64(0), to_be64(0));
-	smx_wqe_finish(qp, r, XLT_AT_DS + XLT_ALIGN, SMX_CTRL_SMALL_FENCE);
+	smx_wqe_finish(&qp->sq, ctrl, XLT_AT_DS + XLT_ALIGN, SMX_CTRL_SMALL_FENCE);
 }
 
 void smx_wqe_bind(struct smx_dv_qp *qp, uint32_t flags, uint64_t wr_id, enum ibv_mw_type type, uint32_t old_rkey,
 		  uint32_t rkey, const struct ibv_mw_bind_info *info)
 {
-	struct smx_request r = smx_wqe_open(&qp->sq, SMX_OP_UMR, to_be32(old_rkey), flags, IBV_WC_BIND_MW, wr_id);
+	struct smx_wqe_ctrl *ctrl = smx_wqe_open(qp, SMX_OP_UMR, XLT_AT_DS + (info->length ? XLT_ALIGN : 0),
+						 to_be32(old_rkey), flags, IBV_WC_BIND_MW, wr_id);
 
 	if (info->length)
-		put_bind(qp, r, type == IBV_MW_TYPE_2, rkey, info);
+		put_bind(qp, ctrl, type == IBV_MW_TYPE_2, rkey, info);
 	else
-		put_unbind(qp, r, type == IBV_MW_TYPE_2, rkey);
+		put_unbind(qp, ctrl, type == IBV_MW_TYPE_2, rkey);
 }
 
 SMX_INLINE void invalidate(struct smx_dv_qp *qp, uint32_t flags, uint64_t wr_id, uint32_t rkey)
 {
-	put_unbind(qp, smx_wqe_open(&qp->sq, SMX_OP_UMR, to_be32(rkey), flags, IBV_WC_LOCAL_INV, wr_id), true, 0);
+	put_unbind(qp, smx_wqe_open(qp, SMX_OP_UMR, XLT_AT_DS, to_be32(rkey), flags, IBV_WC_LOCAL_INV, wr_id), true, 0);
 }
 
 void smx_wqe_invalidate(struct smx_dv_qp *qp, uint32_t flags, uint64_t wr_id, uint32_t rkey)
@@ -192,11 +203,10 @@ static bool configure_make_ready(struct smx_dv_qp *qp, uint64_t op, const struct
 	return smx_wr_make_ready(qp, allowed, name);
 }
 
-/* The control segment. */
-SMX_INLINE struct smx_request configure_open(struct smx_dv_qp *qp, const struct mlx5dv_mkey *mkey)
+/* The control segment. ds: as for smx_wqe_open(). */
+SMX_INLINE struct smx_wqe_ctrl *configure_open(struct smx_dv_qp *qp, uint32_t ds, const struct mlx5dv_mkey *mkey)
 {
-	qp->sq.wr.inline_seen = true;
-	return smx_wqe_open(&qp->sq, SMX_OP_UMR, to_be32(mkey->lkey), qp->ex.wr_flags, MLX5DV_WC_UMR, qp->ex.wr_id);
+	return smx_wqe_open(qp, SMX_OP_UMR, ds, to_be32(mkey->lkey), qp->ex.wr_flags, MLX5DV_WC_UMR, qp->ex.wr_id);
 }
 
 static SMX_SELDOM_CALLED void refuse_access(struct smx_dv_qp *qp, uint32_t access)
@@ -210,11 +220,16 @@ SMX_INLINE bool access_allowed(uint32_t access)
 				      IBV_ACCESS_REMOTE_ATOMIC));
 }
 
+static inline uint32_t padded(uint32_t entries)
+{
+	return (entries + XLT_ALIGN - 1) & -(uint32_t)XLT_ALIGN;
+}
+
 static inline uint32_t entries_of_mkey(const struct mlx5dv_mkey *dv_mkey)
 {
 	const struct smx_dv_mkey *mkey = container_of(dv_mkey, const struct smx_dv_mkey, dv);
 
-	return (uint32_t)align_up(mkey->max_entries, XLT_ALIGN);
+	return padded(mkey->max_entries);
 }
 
 /* entries: what the layout takes in the mkey, its header included. */
@@ -241,49 +256,52 @@ SMX_INLINE struct extent end_layout(struct smx_cursor *xlt, uint32_t entries, ui
 	return (struct extent){ entries, length };
 }
 
-SMX_INLINE struct extent put_list(const struct smx_dv_sq *sq, uint16_t n, const struct ibv_sge *sge)
+SMX_INLINE struct extent put_list(struct smx_cursor xlt, uint16_t n, const struct ibv_sge *sge)
 {
-	struct smx_cursor xlt = smx_cursor_at(sq, smx_wqe_seg(sq, XLT_AT_DS));
 	uint64_t length = 0;
 
 	for (uint32_t left = n; left; left--, sge++) {
-		smx_seg_data(smx_cursor_next(&xlt), sge->addr, sge->length, sge->lkey);	/* struct smx_wqe_klm */
 		length += sge->length;
+		smx_seg_sge(smx_cursor_next(&xlt), sge);	/* struct smx_wqe_klm */
 	}
 	return end_layout(&xlt, n, length);
 }
 
-static SMX_SELDOM_CALLED void refuse_stride(struct smx_dv_qp *qp, uint16_t i, const struct mlx5dv_mr_interleaved *e)
+SMX_INLINE uint64_t stride_of(const struct mlx5dv_mr_interleaved *e)
 {
-	(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_UMR_FIELD, "entry %u: bytes_count %" PRIu32 " + bytes_skip %" PRIu32, i,
-			    e->bytes_count, e->bytes_skip);
+	return (uint64_t)e->bytes_count + e->bytes_skip;
 }
 
-/* How many entries come before the first whose stride is too long; n if there is none. */
-SMX_INLINE uint16_t strides_fit(uint16_t n, const struct mlx5dv_mr_interleaved *data)
+/* One of the entries has a stride that is too long. */
+static SMX_SELDOM_CALLED void refuse_stride(struct smx_dv_qp *qp, const struct mlx5dv_mr_interleaved *data)
 {
-	uint16_t i = 0;
+	unsigned int i = 0;
 
-	while (i < n && (uint64_t)data[i].bytes_count + data[i].bytes_skip <= UINT16_MAX)
+	while (stride_of(&data[i]) <= UINT16_MAX)
 		i++;
-	return i;
+	(void)SMX_SQ_REFUSE(qp, SMX_CHECK_POST_UMR_FIELD, "entry %u: bytes_count %" PRIu32 " + bytes_skip %" PRIu32, i,
+			    data[i].bytes_count, data[i].bytes_skip);
 }
 
-SMX_INLINE struct extent put_interleaved(const struct smx_dv_sq *sq, uint32_t repeat, uint16_t n,
+/* RETURN no entries if a stride is too long. */
+SMX_INLINE struct extent put_interleaved(struct smx_cursor xlt, uint32_t repeat, uint16_t n,
 					 const struct mlx5dv_mr_interleaved *data)
 {
-	struct smx_cursor xlt = smx_cursor_at(sq, smx_wqe_seg(sq, XLT_AT_DS));
 	void *head = smx_cursor_next(&xlt);
 	uint32_t turn = 0;	/* bytes; at most 63 entries of 65535 */
+	uint64_t strides = 0;	/* the bits of all */
 
 	for (uint32_t left = n; left; left--, data++) {
-		uint32_t stride = data->bytes_count + data->bytes_skip;
+		uint64_t stride = stride_of(data);
 
+		strides |= stride;
 		/* struct smx_wqe_repeat_ent */
-		smx_seg_set(smx_cursor_next(&xlt), be64_of(to_be32(stride << 16 | data->bytes_count),
+		smx_seg_set(smx_cursor_next(&xlt), be64_of(to_be32((uint32_t)stride << 16 | data->bytes_count),
 							   to_be32(data->lkey)), to_be64(data->addr));
 		turn += data->bytes_count;
 	}
+	if (strides > UINT16_MAX)
+		return (struct extent){ 0 };
 	/* struct smx_wqe_repeat_block */
 	smx_seg_set(head, to_be64((uint64_t)turn << 32 | SMX_REPEAT_OP), to_be64((uint64_t)repeat << 32 | n));
 	return end_layout(&xlt, 1u + n, (uint64_t)turn * repeat);
@@ -294,7 +312,7 @@ SMX_INLINE struct extent put_interleaved(const struct smx_dv_sq *sq, uint32_t re
 /* A configuration waits for this setter, which was not called before. */
 SMX_INLINE bool may_set_mkey(const struct smx_dv_qp *qp, uint8_t have)
 {
-	return qp->sq.wr.open.state & SMX_NEED_MKEY && !(qp->sq.wr.open.mkey_have & have);
+	return qp->sq.wr.open.state & SMX_NEED_MKEY && !(qp->sq.wr.open.have & have);
 }
 
 static SMX_SELDOM_CALLED void refuse_mkey_setter(struct smx_dv_qp *qp, const char *name)
@@ -306,45 +324,51 @@ static SMX_SELDOM_CALLED void refuse_mkey_setter(struct smx_dv_qp *qp, const cha
 		smx_sq_refuse_setter(qp, name);
 }
 
-SMX_INLINE void end_configuration(struct smx_dv_qp *qp, uint32_t ds)
+SMX_INLINE void end_configuration(struct smx_dv_qp *qp, struct smx_wqe_ctrl *ctrl, uint32_t ds)
 {
 	qp->sq.wr.open.state = SMX_WR_READY;
-	smx_wqe_close(qp, qp->sq.wr.last, ds, SMX_CTRL_SMALL_FENCE);
+	smx_wqe_close(&qp->sq, ctrl, ds, SMX_CTRL_SMALL_FENCE);
 }
 
-SMX_INLINE void mkey_setter_done(struct smx_dv_qp *qp, uint8_t have, uint64_t mask, uint32_t ds)
+/* more: segments behind those that were counted. */
+SMX_INLINE void mkey_setter_done(struct smx_dv_qp *qp, struct smx_wqe_ctrl *ctrl, uint8_t have, uint64_t mask,
+				 uint32_t more)
 {
-	struct smx_wqe_umr_ctrl *umr = (void *)(qp->sq.wr.last.ctrl + 1);
+	struct smx_wqe_umr_ctrl *umr = (void *)(ctrl + 1);
+	uint32_t ds = qp->sq.wr.open.ds + more;
 
 	umr->mkey_mask = be64_or(umr->mkey_mask, to_be64(mask));
-	qp->sq.wr.open.mkey_have |= have;
-	qp->sq.wr.open.ds = (uint8_t)ds;
+	qp->sq.wr.open.have |= have;
 	if (!--qp->sq.wr.open.mkey_setters_left)
-		end_configuration(qp, ds);
+		end_configuration(qp, ctrl, ds);
+	else if (more)
+		qp->sq.wr.open.ds = (uint8_t)ds;
 }
 
-SMX_INLINE void mkey_layout_done(struct smx_dv_qp *qp, struct extent layout)
+SMX_INLINE void mkey_layout_done(struct smx_dv_qp *qp, struct smx_wqe_mkey_ctx *ctx, struct extent layout)
 {
-	struct smx_wqe_umr_ctrl *umr = (void *)(qp->sq.wr.last.ctrl + 1);
-	struct smx_wqe_mkey_ctx *ctx = smx_wqe_seg(&qp->sq, CTX_AT_DS);
+	struct smx_wqe_ctrl *ctrl = qp->sq.wr.last;
+	struct smx_wqe_umr_ctrl *umr = (void *)(ctrl + 1);
 
 	umr->klm_octowords = to_be16((uint16_t)layout.entries);
 	ctx->len = to_be64(layout.length);
-	mkey_setter_done(qp, SMX_HAVE_LAYOUT, SMX_UMR_MASK_LEN, XLT_AT_DS + layout.entries);
+	mkey_setter_done(qp, ctrl, SMX_HAVE_LAYOUT, SMX_UMR_MASK_LEN, layout.entries);
 }
 
 SMX_INLINE void put_configuration(struct smx_dv_qp *qp, const struct mlx5dv_mkey *mkey, uint8_t num_setters)
 {
-	struct smx_request r = configure_open(qp, mkey);
+	struct smx_wqe_ctrl *ctrl = configure_open(qp, 0, mkey);
 	struct smx_dv_sq *sq = &qp->sq;
+	struct smx_wqe_mkey_ctx *ctx = mkey_ctx_of(sq, ctrl);
 
-	put_umr_ctrl(r, 0, 0, MASK_CONFIGURE);
-	put_mkey_ctx(sq, 0, 0, ANY_QP, mkey->lkey, 0, 0);
 	sq->wr.mkey = mkey;
-	sq->wr.last = r;
-	sq->wr.open = (struct smx_wr_open){ SMX_NEED_MKEY, XLT_AT_DS, num_setters, 0 };
+	sq->wr.last = ctrl;
+	sq->wr.data = ctx;
+	put_umr_ctrl(ctrl, 0, 0, MASK_CONFIGURE);
+	put_mkey_ctx(ctx, 0, 0, ANY_QP, mkey->lkey, 0, 0);
+	sq->wr.open = (struct smx_wr_open){ SMX_NEED_MKEY, XLT_AT_DS, num_setters, SMX_HAVE_INLINE };
 	if (!num_setters)
-		end_configuration(qp, XLT_AT_DS);
+		end_configuration(qp, ctrl, XLT_AT_DS);
 }
 
 static SMX_SELDOM_CALLED void configure_unready(struct smx_dv_qp *qp, const struct mlx5dv_mkey *mkey,
@@ -375,9 +399,9 @@ static void wr_set_mkey_access_flags(struct mlx5dv_qp_ex *dv, uint32_t access)
 	} else if (!access_allowed(access)) {
 		refuse_access(qp, access);
 	} else {
-		ctx = smx_wqe_seg(&qp->sq, CTX_AT_DS);
+		ctx = qp->sq.wr.data;
 		ctx->access = access_bits(access);
-		mkey_setter_done(qp, SMX_HAVE_ACCESS, MASK_ACCESS, qp->sq.wr.open.ds);
+		mkey_setter_done(qp, qp->sq.wr.last, SMX_HAVE_ACCESS, MASK_ACCESS, 0);
 	}
 }
 
@@ -390,44 +414,52 @@ static void wr_set_mkey_layout_list(struct mlx5dv_qp_ex *dv, uint16_t n, const s
 	else if (!layout_fits(qp, qp->sq.wr.mkey, n))
 		refuse_layout(qp, qp->sq.wr.mkey, n);
 	else
-		mkey_layout_done(qp, put_list(&qp->sq, n, sge));
+		mkey_layout_done(qp, qp->sq.wr.data, put_list(xlt_of(&qp->sq, qp->sq.wr.data), n, sge));
 }
 
 static void wr_set_mkey_layout_interleaved(struct mlx5dv_qp_ex *dv, uint32_t repeat, uint16_t n,
 					   const struct mlx5dv_mr_interleaved *data)
 {
 	struct smx_dv_qp *qp = smx_dv_qp_of_dv(dv);
+	struct extent layout;
 
-	if (!may_set_mkey(qp, SMX_HAVE_LAYOUT))
+	if (!may_set_mkey(qp, SMX_HAVE_LAYOUT)) {
 		refuse_mkey_setter(qp, "mlx5dv_wr_set_mkey_layout_interleaved");
-	else if (!layout_fits(qp, qp->sq.wr.mkey, 1u + n))
+	} else if (!layout_fits(qp, qp->sq.wr.mkey, 1u + n)) {
 		refuse_layout(qp, qp->sq.wr.mkey, 1u + n);
-	else if (strides_fit(n, data) < n)
-		refuse_stride(qp, strides_fit(n, data), &data[strides_fit(n, data)]);
-	else
-		mkey_layout_done(qp, put_interleaved(&qp->sq, repeat, n, data));
+	} else {
+		layout = put_interleaved(xlt_of(&qp->sq, qp->sq.wr.data), repeat, n, data);
+		if (layout.entries)
+			mkey_layout_done(qp, qp->sq.wr.data, layout);
+		else
+			refuse_stride(qp, data);
+	}
 }
 
 /* The builders that are a configuration with both setters in one call. */
 
 /* All but the translation, which is written. */
-SMX_INLINE void put_whole(struct smx_dv_qp *qp, struct smx_request r, const struct mlx5dv_mkey *mkey, uint32_t access,
-			  struct extent layout)
+SMX_INLINE void put_whole(struct smx_dv_qp *qp, struct smx_wqe_ctrl *ctrl, const struct mlx5dv_mkey *mkey,
+			  uint32_t access, struct extent layout)
 {
-	put_umr_ctrl(r, 0, layout.entries, MASK_BOTH);
-	put_mkey_ctx(&qp->sq, 0, access_bits(access), ANY_QP, mkey->lkey, 0, layout.length);
-	smx_wqe_finish(qp, r, XLT_AT_DS + layout.entries, SMX_CTRL_SMALL_FENCE);
+	put_umr_ctrl(ctrl, 0, layout.entries, MASK_BOTH);
+	put_mkey_ctx(mkey_ctx_of(&qp->sq, ctrl), 0, access_bits(access), ANY_QP, mkey->lkey, 0, layout.length);
+	qp->sq.wr.open.have = SMX_HAVE_INLINE;
+	smx_wqe_finish(&qp->sq, ctrl, XLT_AT_DS + layout.entries, SMX_CTRL_SMALL_FENCE);
 }
 
 SMX_INLINE void mr_list(struct smx_dv_qp *qp, const struct mlx5dv_mkey *mkey, uint32_t access, uint16_t n,
 			const struct ibv_sge *sge)
 {
+	struct smx_wqe_ctrl *ctrl;
+
 	if (!access_allowed(access)) {
 		refuse_access(qp, access);
 	} else if (!layout_fits(qp, mkey, n)) {
 		refuse_layout(qp, mkey, n);
 	} else {
-		put_whole(qp, configure_open(qp, mkey), mkey, access, put_list(&qp->sq, n, sge));
+		ctrl = configure_open(qp, XLT_AT_DS + padded(n), mkey);
+		put_whole(qp, ctrl, mkey, access, put_list(xlt_of(&qp->sq, mkey_ctx_of(&qp->sq, ctrl)), n, sge));
 	}
 }
 
@@ -452,14 +484,20 @@ static void wr_mr_list(struct mlx5dv_qp_ex *dv, struct mlx5dv_mkey *mkey, uint32
 SMX_INLINE void mr_interleaved(struct smx_dv_qp *qp, const struct mlx5dv_mkey *mkey, uint32_t access, uint32_t repeat,
 			       uint16_t n, const struct mlx5dv_mr_interleaved *data)
 {
+	struct smx_wqe_ctrl *ctrl;
+	struct extent layout;
+
 	if (!access_allowed(access)) {
 		refuse_access(qp, access);
 	} else if (!layout_fits(qp, mkey, 1u + n)) {
 		refuse_layout(qp, mkey, 1u + n);
-	} else if (strides_fit(n, data) < n) {
-		refuse_stride(qp, strides_fit(n, data), &data[strides_fit(n, data)]);
 	} else {
-		put_whole(qp, configure_open(qp, mkey), mkey, access, put_interleaved(&qp->sq, repeat, n, data));
+		ctrl = configure_open(qp, XLT_AT_DS + padded(1u + n), mkey);
+		layout = put_interleaved(xlt_of(&qp->sq, mkey_ctx_of(&qp->sq, ctrl)), repeat, n, data);
+		if (layout.entries)
+			put_whole(qp, ctrl, mkey, access, layout);
+		else
+			refuse_stride(qp, data);
 	}
 }
 

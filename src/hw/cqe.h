@@ -106,6 +106,7 @@ static inline uint64_t smx_cqe_end(uint32_t sop_drop_qpn, uint16_t wqe_counter, 
 	return (uint64_t)sop_drop_qpn << 32 | (uint32_t)wqe_counter << 16 | op_own;
 }
 
+#ifndef SMX_TSAN
 static inline void smx_cqe_store_end(struct smx_cqe64 *cqe, uint64_t end)
 {
 	be64_store_release(&cqe->sop_drop_qpn, end);
@@ -115,6 +116,28 @@ static inline uint64_t smx_cqe_load_end(const struct smx_cqe64 *cqe)
 {
 	return be64_load_acquire(&cqe->sop_drop_qpn);
 }
+#else
+/* A program with a driver of its own waits for the last byte alone. For ThreadSanitizer a byte and the word around it
+ * have nothing to do with each other, so the word goes byte by byte. */
+static inline void smx_cqe_store_end(struct smx_cqe64 *cqe, uint64_t end)
+{
+	uint8_t *byte = (uint8_t *)&cqe->sop_drop_qpn;
+
+	for (int i = 0; i < 7; i++)
+		__atomic_store_n(&byte[i], (uint8_t)(end >> (56 - 8 * i)), __ATOMIC_RELAXED);
+	__atomic_store_n(&cqe->op_own, (uint8_t)end, __ATOMIC_RELEASE);
+}
+
+static inline uint64_t smx_cqe_load_end(const struct smx_cqe64 *cqe)
+{
+	const uint8_t *byte = (const uint8_t *)&cqe->sop_drop_qpn;
+	uint64_t end = __atomic_load_n(&cqe->op_own, __ATOMIC_ACQUIRE);
+
+	for (int i = 0; i < 7; i++)
+		end |= (uint64_t)__atomic_load_n(&byte[i], __ATOMIC_RELAXED) << (56 - 8 * i);
+	return end;
+}
+#endif
 
 static inline uint8_t smx_cqe_end_op(uint64_t end)	/* enum smx_cqe_op */
 {

@@ -35,7 +35,8 @@ enum {
 	SMX_MAX_TAGS = 127,		/* of a tag matching SRQ; one entry of the list stays free */
 };
 
-/* What a pure machine cannot do itself. Callbacks run inside device calls and must not call back in. */
+/* What a pure machine cannot do itself. Callbacks run inside device calls and must not call back in. Visits, which may
+ * be side by side, use now() and copy(). */
 struct smx_dev_env {
 	uint64_t (*now)(void *arg);				/* monotonic nanoseconds */
 	void (*cq_event)(void *cq_cookie, void *arg);		/* an armed CQ got its completion */

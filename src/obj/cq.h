@@ -11,6 +11,7 @@
 struct smx_cq {
 	struct smx_cq_attr attr;
 	uint32_t cqn;
+	uint32_t locked;	/* by a visitor that is not alone: whoever else visits keeps off */
 	uint32_t pi;		/* CQEs ever written */
 	uint32_t users;		/* queue pairs and SRQs that complete here */
 	bool armed, armed_solicited_only;
@@ -49,15 +50,14 @@ static inline struct smx_cqe64 *smx_cq_next(struct smx_dev *dev, struct smx_cq *
 /* A CQE is written in two steps, where it lies: a copy of what was just put together would wait for each of its stores.
  * begin() returns it with a time stamp and zeros, of which all but the last eight bytes are the caller's until end();
  * NULL when the queue is full. */
-static inline struct smx_cqe64 *smx_cq_begin(struct smx_dev *dev, struct smx_cq *cq)
+static inline struct smx_cqe64 *smx_cq_begin(struct smx_dev *dev, struct smx_cq *cq, uint64_t now_ns)
 {
-	uint64_t now = smx_now(dev);
 	struct smx_cqe64 *cqe = smx_cq_next(dev, cq);
 
 	if (!cqe)
 		return NULL;
 	memset(cqe, 0, offsetof(struct smx_cqe64, timestamp));
-	cqe->timestamp = to_be64(now);
+	cqe->timestamp = to_be64(now_ns);
 	return cqe;
 }
 
@@ -87,6 +87,13 @@ bool smx_cq_put(struct smx_dev *dev, struct smx_cq *cq, const struct smx_cqe64 *
 
 /* Would a CQE of a success find room and wake nobody? */
 bool smx_cq_is_quiet(struct smx_cq *cq);
+
+/* Between visitors. RETURN false when another has it for long. */
+bool smx_cq_lock(struct smx_cq *cq);
+static inline void smx_cq_unlock(struct smx_cq *cq)
+{
+	__atomic_store_n(&cq->locked, 0, __ATOMIC_RELEASE);
+}
 
 /* An error CQE, filled from the check's row. opcode 0xD or 0xE by where->is_recv. */
 bool smx_cq_put_error(struct smx_dev *dev, struct smx_cq *cq, smx_outcome check, const struct smx_where *where,

@@ -61,6 +61,7 @@ enum smx_sqd { SMX_SQD_NONE, SMX_SQD_DRAINING, SMX_SQD_DRAINED };
 struct smx_sq {
 	uint8_t *buf;
 	uint32_t bb_count;		/* power of two; 0: no send queue */
+	uint32_t visited;		/* by a visitor that is not alone: whoever else visits keeps off */
 	void *dbrec;
 	uint32_t pi, fetched, ci;	/* block counters that never wrap: rung, assigned to streams, completed */
 	struct smx_sq_slot *slot;	/* bb_count of them */
@@ -81,6 +82,7 @@ struct smx_qp {
 	bool ready;
 	bool sq_halted;			/* its doorbell record cannot be believed any more; until RESET */
 	uint8_t sqd;			/* enum smx_sqd */
+	uint8_t plain_ds;		/* segments before the data of plain requests (dev/sq_plain.h); 0: none is */
 	bool errored;			/* a request of this QP failed; root names it */
 	bool completion_lost;		/* a CQE of it did not fit its queue */
 	struct smx_rndv *rndv;		/* it fetches the payload of rendezvous by itself; see xport/resp_tag.c */

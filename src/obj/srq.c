@@ -144,22 +144,26 @@ bool smx_rq_has(const struct smx_rq *rq)
 	return n && n <= rq->wqe_count;
 }
 
-bool smx_rq_take(struct smx_rq *rq, struct smx_recv *out)
+bool smx_rq_peek(const struct smx_rq *rq, struct smx_recv *out)
 {
 	const uint8_t *wqe;
-	uint16_t n;
 
-	if (!rq->wqe_count || rq->error)
-		return false;
-	n = posted(rq->dbrec, rq->taken);
-	if (n > rq->wqe_count)
-		rq->error = true;
-	if (!n || rq->error)
+	if (!smx_rq_has(rq))
 		return false;
 	wqe = rq->buf + (size_t)(rq->taken & (rq->wqe_count - 1)) * rq->stride_bytes;
 	decode_list(out, wqe + (rq->wq_signature ? SMX_WQE_DS : 0), wqe + rq->stride_bytes);
-	out->wqe_index = rq->taken++;
+	out->wqe_index = rq->taken;
 	return true;
+}
+
+bool smx_rq_take(struct smx_rq *rq, struct smx_recv *out)
+{
+	if (smx_rq_peek(rq, out)) {
+		smx_rq_pass(rq);
+		return true;
+	}
+	rq->error |= rq->wqe_count && posted(rq->dbrec, rq->taken) > rq->wqe_count;
+	return false;
 }
 
 bool smx_srq_has(const struct smx_srq *srq)
@@ -167,44 +171,64 @@ bool smx_srq_has(const struct smx_srq *srq)
 	return !srq->error && posted(srq->attr.dbrec, srq->taken);
 }
 
-static bool srq_broken(struct smx_dev *dev, struct smx_srq *srq, uint16_t available)
+static bool srq_sound(const struct smx_srq *srq, uint16_t available)
+{
+	return available <= srq->attr.wqe_count && srq->next < srq->attr.wqe_count;
+}
+
+static void srq_break(struct smx_dev *dev, struct smx_srq *srq, uint16_t available)
 {
 	const struct smx_srq_attr *attr = &srq->attr;
 
-	if (available <= attr->wqe_count && srq->next < attr->wqe_count)
-		return false;
 	srq->error = true;
 	smx_refuse(log_of(dev), SMX_CHECK_SRQ_CORRUPT, NULL,
 		   "srqn 0x%" PRIx32 " has %" PRIu32
 		   " entries, next entry %u, posted and not taken %u",
 		   srq->srqn, attr->wqe_count, srq->next, available);
 	dev->attr.env.async_event(IBV_EVENT_SRQ_ERR, attr->cookie, dev->attr.env.arg);
+}
+
+static const struct smx_wqe_srq_next *next_entry(const struct smx_srq *srq)
+{
+	const uint8_t *wqe = (const uint8_t *)srq->attr.buf + (size_t)srq->next * srq->attr.stride_bytes;
+
+	return (const struct smx_wqe_srq_next *)(const void *)wqe;
+}
+
+bool smx_srq_peek(const struct smx_srq *srq, struct smx_recv *out)
+{
+	const struct smx_wqe_srq_next *head;
+
+	if (!smx_srq_has(srq) || !srq_sound(srq, posted(srq->attr.dbrec, srq->taken)))
+		return false;
+	head = next_entry(srq);
+	decode_list(out, (const uint8_t *)(head + 1), (const uint8_t *)head + srq->attr.stride_bytes);
+	out->wqe_index = srq->next;
 	return true;
+}
+
+void smx_srq_pass(struct smx_dev *dev, struct smx_srq *srq)
+{
+	/* Looked at when the next one is taken: until then it may not have been linked. */
+	srq->next = from_be16(next_entry(srq)->next_wqe_index);
+	srq->taken++;
+	if (srq->limit_armed && posted(srq->attr.dbrec, srq->taken) < srq->attr.limit) {
+		srq->limit_armed = false;
+		dev->attr.env.async_event(IBV_EVENT_SRQ_LIMIT_REACHED, srq->attr.cookie,
+					  dev->attr.env.arg);
+	}
 }
 
 bool smx_srq_take(struct smx_dev *dev, struct smx_srq *srq, struct smx_recv *out)
 {
-	const struct smx_srq_attr *attr = &srq->attr;
-	const struct smx_wqe_srq_next *head;
-	const uint8_t *wqe;
 	uint16_t available;
 
-	if (srq->error)
-		return false;
-	available = posted(attr->dbrec, srq->taken);
-	if (!available || srq_broken(dev, srq, available))
-		return false;
-	wqe = (const uint8_t *)attr->buf + (size_t)srq->next * attr->stride_bytes;
-	head = (const struct smx_wqe_srq_next *)(const void *)wqe;
-	decode_list(out, wqe + sizeof(*head), wqe + attr->stride_bytes);
-	out->wqe_index = srq->next;
-	/* Looked at when the next one is taken: until then it may not have been linked. */
-	srq->next = from_be16(head->next_wqe_index);
-	srq->taken++;
-	if (srq->limit_armed && available - 1u < attr->limit) {
-		srq->limit_armed = false;
-		dev->attr.env.async_event(IBV_EVENT_SRQ_LIMIT_REACHED, attr->cookie,
-					  dev->attr.env.arg);
+	if (smx_srq_peek(srq, out)) {
+		smx_srq_pass(dev, srq);
+		return true;
 	}
-	return true;
+	available = posted(srq->attr.dbrec, srq->taken);
+	if (!srq->error && !srq_sound(srq, available) && available)
+		srq_break(dev, srq, available);
+	return false;
 }

@@ -54,6 +54,15 @@ int smx_srq_arm(struct smx_dev *dev, struct smx_srq *srq, uint32_t limit);
  * puts the SRQ in error: IBV_EVENT_SRQ_ERR. */
 bool smx_srq_take(struct smx_dev *dev, struct smx_srq *srq, struct smx_recv *out);
 bool smx_rq_take(struct smx_rq *rq, struct smx_recv *out);
+/* The same in two steps: peek() decodes the receive and changes nothing, and fails without a word where the queue is
+ * broken; pass() takes the one that peek() has shown. */
+bool smx_srq_peek(const struct smx_srq *srq, struct smx_recv *out);
+bool smx_rq_peek(const struct smx_rq *rq, struct smx_recv *out);
+void smx_srq_pass(struct smx_dev *dev, struct smx_srq *srq);
+static inline void smx_rq_pass(struct smx_rq *rq)
+{
+	rq->taken++;
+}
 bool smx_rq_has(const struct smx_rq *rq);
 bool smx_srq_has(const struct smx_srq *srq);
 

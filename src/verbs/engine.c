@@ -4,7 +4,11 @@
  * The lock is a word: HELD while a thread is inside; RINGS when rings were left for it; WAITERS
  * when commands sleep on it. Whoever rings takes the free lock and does the work itself. Finding it
  * held, it puts its ring on a list and sets RINGS; the holder cannot leave without seeing that (its
- * release is a compare-and-swap of exactly HELD): a ring is never lost and nobody waits to post. */
+ * release is a compare-and-swap of exactly HELD): a ring is never lost and nobody waits to post.
+ *
+ * Most rings of send queues do not come that far. They are visits (dev/sq_visit.c), which change nothing that two
+ * queue pairs have in common but a completion queue, and so need only that nobody else changes it: a process of one
+ * thread has the lock meanwhile, in others visitors are inside side by side (engine_visit.h). */
 #include "verbs/engine.h"
 
 #include <errno.h>
@@ -22,6 +26,7 @@
 #include "base/share.h"
 #include "verbs/engine_share.h"
 #include "verbs/engine_state.h"
+#include "verbs/engine_visit.h"
 #include "verbs/event_queue.h"
 #include "verbs/gid_table.h"
 #include "verbs/objects.h"
@@ -90,18 +95,6 @@ static bool swap_word(uint32_t from, uint32_t to, int order)
 	return __atomic_compare_exchange_n(&smx_engine.word, &from, to, false, order, __ATOMIC_RELAXED);
 }
 
-/* A process of one thread needs no locked instructions; glibc knows when it has one. */
-static inline bool try_enter(void)
-{
-	if (__libc_single_threaded) {
-		if (smx_engine.word)
-			return false;
-		smx_engine.word = HELD;
-		return true;
-	}
-	return swap_word(0, HELD, __ATOMIC_ACQUIRE);
-}
-
 /* The device wants its next turn at due_ns: sees to it that the thread is awake then. Inside. */
 static void set_due(uint64_t due_ns)
 {
@@ -142,6 +135,42 @@ static __attribute__((noinline)) void tell_raised(void)
 			smx_event_cq(vcq);
 	}
 	raised_last = &raised;
+}
+
+/* Takes the lock back from nobody's hands: it is let go without having been inside. Rings that were left meanwhile are
+ * the device thread's, which has the time to wait for visitors. */
+static void give_back(void)
+{
+	uint32_t word = __atomic_load_n(&smx_engine.word, __ATOMIC_RELAXED);
+
+	do {
+		if (word & RINGS || __atomic_load_n(&smx_engine.rings, __ATOMIC_RELAXED))
+			set_due(0);
+	} while (!__atomic_compare_exchange_n(&smx_engine.word, &word, 0, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
+	if (word & WAITERS)
+		smx_futex_wake(&smx_engine.word);
+}
+
+/* The lock was just taken. RETURN false when it was let go again because a visitor stays inside for long: it may copy
+ * from memory of which a page has to be fetched, by us perhaps. */
+static inline bool is_alone(void)
+{
+	if (smx_visitors_gone())
+		return true;
+	give_back();
+	return false;
+}
+
+/* A process of one thread needs no locked instructions; glibc knows when it has one. */
+static inline bool try_enter(void)
+{
+	if (__libc_single_threaded) {
+		if (smx_engine.word)
+			return false;
+		smx_engine.word = HELD;
+		return true;
+	}
+	return swap_word(0, HELD, __ATOMIC_SEQ_CST) && is_alone();
 }
 
 static void ring_device(struct smx_ring *ring)
@@ -257,7 +286,7 @@ static inline void leave(void)
 		leave_contended();
 }
 
-/* Puts a ring on the list. RETURN false when the lock was free by now and is taken instead. */
+/* Puts a ring on the list. RETURN false when the lock was free by now and is taken: the ring is the caller's then. */
 static bool leave_ring(struct smx_ring *ring)
 {
 	uint32_t word;
@@ -275,8 +304,8 @@ static bool leave_ring(struct smx_ring *ring)
 	for (;;) {
 		if (!(word & HELD)) {
 			if (__atomic_compare_exchange_n(&smx_engine.word, &word, word | HELD, false,
-							__ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-				return false;
+							__ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+				return !is_alone();
 		} else if (__atomic_compare_exchange_n(&smx_engine.word, &word, word | RINGS, false,
 						       __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
 			return true;
@@ -301,24 +330,45 @@ static void listen_again(void)
 /* Is a turn wanted that whoever rings should take? What is due later, the thread sees to. */
 static inline bool is_turn_due(void)
 {
-	return smx_engine.watched || (smx_engine.due_ns != UINT64_MAX && !(smx_engine.due_ns && smx_engine.has_thread));
+	uint64_t due_ns = __atomic_load_n(&smx_engine.due_ns, __ATOMIC_RELAXED);
+
+	return smx_engine.watched ||
+	       (due_ns != UINT64_MAX && !(due_ns && __atomic_load_n(&smx_engine.has_thread, __ATOMIC_RELAXED)));
+}
+
+/* RETURN false when some of what was rung, or all, is left. */
+static inline bool visit(struct smx_qp *qp)
+{
+	struct smx_visitor *v;
+	bool all;
+
+	if (__libc_single_threaded) {
+		if (!try_enter())
+			return false;
+		all = !is_turn_due() && smx_dev_serve_sq(smx_engine.dev, qp) && !raised;
+		leave();
+		return all;
+	}
+	v = smx_visitor_enter();
+	if (!v)
+		return false;
+	all = !is_turn_due() && smx_dev_visit_sq(smx_engine.dev, qp);
+	smx_visitor_leave(v);
+	return all;
 }
 
 void smx_engine_ring(struct smx_ring *ring)
 {
 	bool left = false;
 
-	if (try_enter()) {
-		if (ring->kind == SMX_RING_SQ && !is_turn_due() && smx_dev_visit_sq(smx_engine.dev, ring->obj)) {
-			leave();
-			return;
-		}
-		ring_device(ring);
-	} else if (leave_ring(ring)) {
+	if (ring->kind == SMX_RING_SQ && visit(ring->obj))
 		return;
-	} else {
+	if (try_enter())
+		ring_device(ring);
+	else if (leave_ring(ring))
+		return;
+	else
 		left = true;
-	}
 	count_visit();
 	/* Mostly nobody waits for a receive. */
 	if (ring->kind == SMX_RING_SQ || ring->kind == SMX_RING_CQ || left || smx_engine.watched ||
@@ -342,8 +392,11 @@ void smx_engine_enter(void)
 		word = __atomic_load_n(&smx_engine.word, __ATOMIC_RELAXED);
 		/* WAITERS stays set: others may sleep too, and one needless wake is cheap. */
 		if (!(word & HELD)) {
-			if (swap_word(word, word | HELD | WAITERS, __ATOMIC_ACQUIRE))
+			if (swap_word(word, word | HELD | WAITERS, __ATOMIC_SEQ_CST)) {
+				while (!smx_visitors_gone())
+					;
 				return;
+			}
 		} else if ((word & WAITERS) || swap_word(word, word | WAITERS, __ATOMIC_RELAXED)) {
 			smx_futex_wait(&smx_engine.word, word | WAITERS, UINT64_MAX);
 		}
@@ -492,8 +545,10 @@ void smx_engine_uar_gone(struct smx_uar_page *page)
 
 static uint64_t env_now(void *arg)
 {
+	struct smx_visitor *v = smx_visitor_mine;
+
 	(void)arg;
-	return smx_fast_clock_ns(&smx_engine.clock);
+	return smx_fast_clock_ns(v && v->inside ? &v->clock : &smx_engine.clock);
 }
 
 static void env_async_event(enum ibv_event_type type, void *cookie, void *arg)
@@ -523,6 +578,7 @@ static void fork_child(void)
 {
 	smx_share_fork_child();
 	__atomic_store_n(&smx_engine.word, 0, __ATOMIC_RELAXED);
+	smx_visitors_fork_child();
 	smx_engine.has_thread = false;
 	smx_engine.stop = false;
 	smx_engine.deaf = false;

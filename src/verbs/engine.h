@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The one device of this process, its lock and its thread (DESIGN D4).
  *
- * Ringing turns the device on the calling thread when nobody is inside it; otherwise the ring is
- * left on a list for whoever is. What exceeds a turn's budget, and timers, are the device thread's.
- * The thread is started when first needed and sleeps when there is nothing to do. */
+ * Ringing does what is asked for on the calling thread: as a visitor beside others where that can be, else by a
+ * turn of the device when nobody is inside it; otherwise the ring is left on a list for whoever is. What exceeds
+ * a turn's budget, and timers, are the device thread's. The thread is started when first needed and sleeps when there
+ * is nothing to do. */
 #ifndef SMX_ENGINE_H
 #define SMX_ENGINE_H
 

@@ -54,13 +54,13 @@ static struct {
 	pthread_t opener;
 } pages = { .lock = PTHREAD_MUTEX_INITIALIZER, .uffd = -1, .stop_fd = -1 };
 
-int smx_uar_page_map(struct smx_uar_page *page)
+int smx_uar_page_map(struct smx_uar_page *page, size_t count, bool present)
 {
 	void *base;
 
-	*page = (struct smx_uar_page){ .bytes = (size_t)sysconf(_SC_PAGESIZE) };
+	*page = (struct smx_uar_page){ .bytes = count * (size_t)sysconf(_SC_PAGESIZE) };
 	base = mmap(NULL, page->bytes, PROT_READ | PROT_WRITE,
-		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+		    MAP_PRIVATE | MAP_ANONYMOUS | (present ? MAP_POPULATE : 0), -1, 0);
 	if (base == MAP_FAILED)
 		return errno;
 	page->base = base;

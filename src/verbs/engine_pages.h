@@ -20,8 +20,8 @@ struct smx_uar_page {
 	bool registered; /* with userfaultfd */
 };
 
-/* Memory of whole pages, zeroed and present. RETURN 0 or an errno. */
-int smx_uar_page_map(struct smx_uar_page *page);
+/* Memory of whole pages, zeroed; those on the list have to be present. RETURN 0 or an errno. */
+int smx_uar_page_map(struct smx_uar_page *page, size_t count, bool present);
 void smx_uar_page_unmap(struct smx_uar_page *page);
 
 /* Inside the device. Each does nothing when the page is, or is not, on the list already. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What engine.c (lock, rings, entry) and engine_thread.c (the device thread) share. Nobody else includes this.
+/* What engine.c (lock, rings, entry), engine_visit.c (visitors) and engine_thread.c (the device thread) share. Nobody
+ * else includes this.
  *
- * "Inside" means: holding the device's lock. */
+ * "Inside" means: holding the device's lock, without visitors. */
 #ifndef SMX_ENGINE_STATE_H
 #define SMX_ENGINE_STATE_H
 
@@ -10,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/fast_clock.h"
+#include "base/thread.h"
 
 struct smx_engine_state {
 	/* What threads that find their queue empty read all the time, and seldom changes: apart
@@ -66,14 +68,5 @@ void smx_engine_thread_start(void);
 void smx_engine_thread_wake(void);
 /* From outside; nothing when there is none. */
 void smx_engine_thread_end(void);
-
-static inline void smx_cpu_relax(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield" ::: "memory");
-#endif
-}
 
 #endif

@@ -273,7 +273,7 @@ void smx_engine_thread_start(void)
 		smx_engine.thread_until_ns = 0; /* once; pollers and posters still turn the device */
 		return;
 	}
-	smx_engine.has_thread = true;
+	__atomic_store_n(&smx_engine.has_thread, true, __ATOMIC_RELAXED);
 	smx_engine.thread_until_ns = 0;
 	cpus = sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
 }

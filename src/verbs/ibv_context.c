@@ -16,7 +16,10 @@
 #include "verbs/objects.h"
 
 enum {
-	UAR_BLUEFLAME = 0x800,		/* where the BlueFlame register lies in the page */
+	UAR_BLUEFLAME = 0x800,		/* where the first BlueFlame register lies in a page */
+	UAR_BLUEFLAMES = 4,		/* of two halves, in a page */
+	/* Nobody looks at the driver's own registers, but whoever posts stores there. */
+	OWN_UAR_PAGES = 16,
 	BLUEFLAME_BYTES = 256,		/* of one half */
 };
 
@@ -75,18 +78,22 @@ static int make_opaque(struct smx_ctx *ctx)
 
 static int make_uar(struct smx_ctx *ctx)
 {
-	int err = smx_uar_page_map(&ctx->own_uar);
+	int err = smx_uar_page_map(&ctx->own_uar, OWN_UAR_PAGES, false);
 
-	if (!err)
-		err = smx_uar_page_map(&ctx->given_uar);
-	if (err)
-		return err;
-	ctx->bf = (struct smx_dv_bf){
-		.reg = ctx->own_uar.base + UAR_BLUEFLAME,
+	return err ? err : smx_uar_page_map(&ctx->given_uar, 1, true);
+}
+
+struct smx_dv_bf smx_ctx_next_bf(struct smx_ctx *ctx)
+{
+	uint32_t n = __atomic_fetch_add(&ctx->bf_count, 1, __ATOMIC_RELAXED);
+	size_t page = n / UAR_BLUEFLAMES % OWN_UAR_PAGES, page_bytes = ctx->own_uar.bytes / OWN_UAR_PAGES;
+
+	return (struct smx_dv_bf){
+		.reg = ctx->own_uar.base + page * page_bytes + UAR_BLUEFLAME +
+		       n % UAR_BLUEFLAMES * 2 * BLUEFLAME_BYTES,
 		.uuarn = 1,
 		.buf_bytes = BLUEFLAME_BYTES,
 	};
-	return 0;
 }
 
 static int make_events(struct smx_ctx *ctx)

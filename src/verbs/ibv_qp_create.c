@@ -90,7 +90,7 @@ static void fill_driver(struct smx_vqp *vqp, struct smx_ctx *ctx, const struct s
 	dv->send_ops = p->send_ops;
 	dv->dv_ops = p->dv_ops;
 	dv->srq = p->srq ? &p->srq->dv : NULL;
-	dv->bf = &ctx->bf;
+	dv->bf = smx_ctx_next_bf(ctx);
 	dv->sq.lock.needed = dv->rq.lock.needed = smx_lock_needed(p->context, p->pd);
 	dv->ctx.prefer_bf = env_on("MLX5_POST_SEND_PREFER_BF", true);
 	dv->ctx.shut_up_bf = env_on("MLX5_SHUT_UP_BF", false);

@@ -42,12 +42,6 @@ struct ibv_context *mlx5dv_open_device(struct ibv_device *device, struct mlx5dv_
 	return smx_ctx_open(device);
 }
 
-static uint64_t context_flags(const struct smx_ctx *ctx)
-{
-	return MLX5DV_CONTEXT_FLAGS_CQE_128B_COMP | MLX5DV_CONTEXT_FLAGS_CQE_128B_PAD |
-	       (ctx->bf.buf_bytes ? CONTEXT_FLAGS_BLUEFLAME : 0);
-}
-
 /* A program asks only for what its header's structure has; one that asks for everything there could be cannot mean
  * that. RETURN what of it is given. */
 static uint64_t fill_newer(struct smx_newer_context *out, uint64_t asked)
@@ -72,7 +66,8 @@ int mlx5dv_query_device(struct ibv_context *context, struct mlx5dv_context *out)
 	uint64_t asked = out->comp_mask, given = 0;
 
 	out->version = 0;
-	out->flags = context_flags(smx_ctx_of(context));
+	(void)context;
+	out->flags = MLX5DV_CONTEXT_FLAGS_CQE_128B_COMP | MLX5DV_CONTEXT_FLAGS_CQE_128B_PAD | CONTEXT_FLAGS_BLUEFLAME;
 	if (asked & MLX5DV_CONTEXT_MASK_CQE_COMPRESION)
 		out->cqe_comp_caps = (struct mlx5dv_cqe_comp_caps){
 			.max_num = SMX_CQE_COMP_MAX,
@@ -181,7 +176,7 @@ struct mlx5dv_devx_uar *mlx5dv_devx_alloc_uar(struct ibv_context *context, uint3
 	uar = calloc(1, sizeof(*uar));
 	if (!uar)
 		return NULL;
-	err = smx_uar_page_map(&uar->page);
+	err = smx_uar_page_map(&uar->page, 1, true);
 	if (err) {
 		free(uar);
 		errno = err;

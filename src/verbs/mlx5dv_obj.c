@@ -23,15 +23,17 @@ enum {
 	NEVER_ARMED = UINT32_MAX, /* no arm word: those are of 30 bits */
 };
 
-/* The context's UAR page for programs. With the device off it is the driver's own: what was rung can be read. */
-static uint8_t *give_uar(struct ibv_context *context)
+/* The place in the context's UAR page for programs that stands for one of the driver's own. With the device off it is
+ * that one: what was rung can be read. */
+static uint8_t *give_uar(struct ibv_context *context, const uint8_t *own)
 {
 	struct smx_ctx *ctx = smx_ctx_of(context);
+	size_t off = (size_t)(own - ctx->own_uar.base);
 
 	if (ctx->device_off)
-		return ctx->own_uar.base;
+		return ctx->own_uar.base + off;
 	smx_engine_uar_given(&ctx->given_uar);
-	return ctx->given_uar.base;
+	return ctx->given_uar.base + off % ctx->given_uar.bytes;
 }
 
 /* The first arming of a fresh queue stores 0 over 0; only a word that stands there before makes it
@@ -61,12 +63,11 @@ static void give_qp(struct ibv_qp *in, struct mlx5dv_qp *out)
 	out->rq.buf = dv->rq.buf;
 	out->rq.wqe_cnt = dv->rq.wqe_count;
 	out->rq.stride = dv->rq.stride_bytes;
-	out->bf.reg = dv->bf ? give_uar(in->context) + (dv->bf->reg - smx_ctx_of(in->context)->own_uar.base)
-			     : NULL;
-	out->bf.size = dv->bf && dv->bf->uuarn ? dv->bf->buf_bytes : 0;
+	out->bf.reg = give_uar(in->context, dv->bf.reg);
+	out->bf.size = dv->bf.uuarn ? dv->bf.buf_bytes : 0;
 	/* Nothing maps to a device here: offsets and raw handles are not given. */
 	out->comp_mask = given;
-	if (dv->bf && !smx_ctx_of(in->context)->device_off && !vqp->watched && vqp->dev_type != SMX_QP_DCT &&
+	if (!smx_ctx_of(in->context)->device_off && !vqp->watched && vqp->dev_type != SMX_QP_DCT &&
 	    vqp->dev_type != SMX_QP_XRC_TGT) {
 		vqp->watched = true;
 		smx_engine_watch_qp(vqp->dev);
@@ -81,7 +82,7 @@ static void give_cq(struct ibv_cq *in, struct mlx5dv_cq *out)
 	out->dbrec = (__be32 *)(void *)vcq->dv.dbrec;
 	out->cqe_cnt = vcq->dv.cqe_count;
 	out->cqe_size = vcq->dv.cqe_bytes;
-	out->cq_uar = give_uar(in->context);
+	out->cq_uar = give_uar(in->context, smx_ctx_of(in->context)->own_uar.base);
 	out->cqn = vcq->dv.cqn;
 	out->comp_mask = 0;
 	vcq->dv_owned = true;

@@ -23,10 +23,10 @@
 struct smx_ctx {
 	struct verbs_context v;		/* v.context is the program's ibv_context */
 	uint32_t refs;			/* objects in it, by smx_ctx_hold(); once closed it goes with the last */
-	struct smx_uar_page own_uar; /* what the driver rings: BlueFlame halves and CQ arm doorbell;
+	struct smx_uar_page own_uar; /* what the driver rings: BlueFlame registers and CQ arm doorbell;
 					ordinary memory */
 	struct smx_uar_page given_uar;	/* what programs are given: looked at, and protected at times */
-	struct smx_dv_bf bf;
+	uint32_t bf_count;		/* registers that queue pairs were given, ever */
 	struct smx_pd *opaque_pd;	/* the device-owned 64 bytes that memcpy WQEs name */
 	struct smx_mkey *opaque_mkey;
 	uint32_t opaque_lkey;
@@ -42,6 +42,10 @@ struct smx_ctx {
 	struct mlx5dv_ctx_allocators allocators;	/* mlx5dv_set_context_attr: queue memory; alloc NULL: none */
 	uint64_t id[2];			/* device and inode of cmd_fd; an imported context has the same */
 };
+
+/* A BlueFlame register for another queue pair: they have one after the other, lest threads that post to queue pairs of
+ * their own store to the same lines. */
+struct smx_dv_bf smx_ctx_next_bf(struct smx_ctx *ctx);
 
 static inline struct smx_ctx *smx_ctx_of(struct ibv_context *context)
 {

@@ -56,6 +56,9 @@ void smx_direct_withdraw(struct smx_dev *dev, const struct smx_qp *qp)
 
 /* A request that is being carried out. */
 struct job {
+	struct smx_dev *dev;
+	struct smx_qp *qp;
+	struct smx_requester *st;
 	struct smx_direct d;
 	const struct smx_send_req *req;
 	uint32_t at;			/* block counter of its WQE */
@@ -77,31 +80,31 @@ static uint32_t right_of(uint8_t opcode)
  * nowhere else. */
 static inline bool find_target(struct job *j)
 {
-	const struct smx_qp *target = smx_qp_find(j->d.dev, j->d.dst_qpn);
+	const struct smx_qp *target = smx_qp_find(j->dev, j->d.dst_qpn);
 
 	j->there = NULL;
 	if (!target)
-		return j->d.dev->port->ops->reach && !smx_port_is_own(j->d.dev->port, j->d.dst_qpn);
-	if (j->d.dev->attr.direct)
+		return j->dev->port->ops->reach && !smx_port_is_own(j->dev->port, j->d.dst_qpn);
+	if (j->dev->attr.direct)
 		j->there = smx_direct_there(&j->d, target);
 	return j->there;
 }
 
 static __attribute__((noinline)) void *reach_far(const struct job *j, uint64_t off, uint64_t *length)
 {
-	struct smx_port *port = j->d.dev->port;
+	struct smx_port *port = j->dev->port;
 	const struct smx_port_request r = {
-		.src_qpn = j->d.qp->qpn,
+		.src_qpn = j->qp->qpn,
 		.dst_qpn = j->d.dst_qpn,
 		.rkey = j->req->rkey,
 		.right = j->d.right,
 		.va = j->req->raddr,
 		.length = j->req->length,
 		.dc_key = j->d.dc_key,
-		.psn = j->d.st->next_psn,
+		.psn = j->st->next_psn,
 		.agreed = smx_direct_is_agreed(&j->d),
-		.transport = j->d.qp->attr.type == SMX_QP_DCI ? SMX_TP_DC : SMX_TP_RC,
-		.mtu_bytes = (uint16_t)(128u << j->d.qp->cur.path_mtu),
+		.transport = j->qp->attr.type == SMX_QP_DCI ? SMX_TP_DC : SMX_TP_RC,
+		.mtu_bytes = (uint16_t)(128u << j->qp->cur.path_mtu),
 	};
 
 	return port->ops->reach(port, &r, off, length);
@@ -119,7 +122,7 @@ static inline uint8_t *reach(const struct job *j, uint64_t off, uint64_t *length
 /* RETURN false when what was done may have been for nothing. */
 static inline bool reached(const struct job *j)
 {
-	return j->there || j->d.dev->port->ops->reached(j->d.dev->port);
+	return j->there || j->dev->port->ops->reached(j->dev->port);
 }
 
 /* ------------------------------------------------------------------ carrying out */
@@ -129,8 +132,8 @@ static __attribute__((noinline)) bool walk_own(struct job *j, enum smx_dma_role 
 	const struct smx_send_req *req = j->req;
 	struct smx_dma_fault fault;
 
-	j->walk = &j->d.dev->req_work->walk;
-	smx_walk_list(j->walk, j->d.dev, j->d.qp->attr.pd, j->d.qp->qpn, role, req->sge, req->sge_count);
+	j->walk = &j->dev->req_work->walk;
+	smx_walk_list(j->walk, j->dev, j->qp->attr.pd, j->qp->qpn, role, req->sge, req->sge_count);
 	if (off)
 		return !smx_walk_skip(j->walk, off, &fault);
 	return smx_walk_check(j->walk, req->length, &fault) == req->length;
@@ -144,7 +147,7 @@ static inline bool look_at_own(struct job *j, uint64_t off)
 
 	j->flat = NULL;
 	if (j->req->sge_count == 1)
-		j->flat = smx_dma_together(j->d.dev, j->d.qp->attr.pd, j->d.qp->qpn, role, &j->req->sge[0]);
+		j->flat = smx_dma_together(j->dev, j->qp->attr.pd, j->qp->qpn, role, &j->req->sge[0]);
 	return j->flat || walk_own(j, role, off);
 }
 
@@ -178,18 +181,18 @@ static inline bool copy_part(const struct job *j, uint8_t *there, uint64_t off, 
 static inline void done(const struct job *j, const void *inline_data)
 {
 	if (!j->there)
-		j->d.dev->port->direct++;
-	smx_req_done(j->d.dev, j->d.qp, j->d.st, inline_data);
+		j->dev->port->direct++;
+	smx_req_done(j->dev, j->qp, j->st, inline_data);
 }
 
 static struct smx_where where_of(const struct job *j)
 {
 	return (struct smx_where){
-		.qpn = j->d.qp->qpn,
+		.qpn = j->qp->qpn,
 		.peer_qpn = j->d.dst_qpn,
 		.wqe_index = (uint16_t)j->at,
 		.opcode = j->req->opcode,
-		.cookie = j->d.qp->attr.cookie,
+		.cookie = j->qp->attr.cookie,
 	};
 }
 
@@ -201,15 +204,15 @@ static smx_outcome store_old(const struct job *j, const uint64_t *old)
 	struct smx_walk dst;
 	uint64_t done;
 
-	smx_walk_list(&dst, j->d.dev, j->d.qp->attr.pd, j->d.qp->qpn, SMX_DMA_SCATTER, j->req->sge, j->req->sge_count);
+	smx_walk_list(&dst, j->dev, j->qp->attr.pd, j->qp->qpn, SMX_DMA_SCATTER, j->req->sge, j->req->sge_count);
 	if (!smx_dma_write(&dst, old, sizeof(*old), &done, &fault))
 		return SMX_CHECK_NONE;
-	return smx_walk_refuse(j->d.dev, &fault, &where);
+	return smx_walk_refuse(j->dev, &fault, &where);
 }
 
 static bool run_atomic(const struct job *j)
 {
-	struct smx_dev *dev = j->d.dev;
+	struct smx_dev *dev = j->dev;
 	struct smx_where where = where_of(j);
 	uint64_t old[8] = { 0 }, length;
 	void *at = reach(j, 0, &length);
@@ -226,16 +229,16 @@ static bool run_atomic(const struct job *j)
 	if (!held) {	/* Once more could be once too often. */
 		smx_refuse(dev->attr.env.refusals, SMX_CHECK_RETRY_EXCEEDED, &where,
 			   "peer QP 0x%" PRIx32 ", which took back its memory during an atomic", where.peer_qpn);
-		smx_req_fail_front(dev, j->d.qp, j->d.st, SMX_CHECK_RETRY_EXCEEDED);
+		smx_req_fail_front(dev, j->qp, j->st, SMX_CHECK_RETRY_EXCEEDED);
 		return true;
 	}
-	if (smx_comp_fits_cqe(dev, j->d.qp, j->req)) {
+	if (smx_comp_fits_cqe(dev, j->qp, j->req)) {
 		done(j, old);
 		return true;
 	}
 	check = store_old(j, &old[0]);
 	if (check)
-		smx_req_fail_front(dev, j->d.qp, j->d.st, check);
+		smx_req_fail_front(dev, j->qp, j->st, check);
 	else
 		done(j, NULL);
 	return true;
@@ -264,17 +267,22 @@ bool smx_direct_run(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester
 	bool to_cqe;
 	struct job j;
 
+	j.d.right = right_of(req->opcode);
+	if (!j.d.right)	/* it takes a receive */
+		return smx_direct_run_send(dev, qp, st);
+	j.dev = dev;
+	j.qp = qp;
+	j.st = st;
 	j.d.dev = dev;
 	j.d.qp = qp;
 	j.d.st = st;
-	j.d.right = right_of(req->opcode);
 	j.d.rkey = req->rkey;
 	j.d.raddr = req->raddr;
 	j.d.length = req->length;
 	j.req = req;
 	j.at = at;
 	st->direct_off = 0;
-	if (!j.d.right || !req->length || !smx_direct_address(&j.d, req->av))
+	if (!req->length || !smx_direct_address(&j.d, req->av))
 		return false;
 	if (!find_target(&j))
 		return smx_direct_walk(dev, qp, st, &j.d);

@@ -14,6 +14,24 @@
  * of it had been done then. */
 bool smx_direct_run(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st, uint32_t at);
 
+/* The same for a request that takes a receive. */
+bool smx_direct_run_send(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st);
+
+/* direct_send.c: SEND, with immediate or invalidate too, and WRITE with immediate. */
+struct smx_message {
+	uint8_t opcode, fm_ce_se;
+	uint32_t imm;			/* as it lies in the control segment */
+	uint32_t rkey;
+	uint64_t raddr;
+	const struct smx_wqe_av *av;	/* DCI */
+	uint64_t length;
+	const struct smx_sge *sge;
+	uint32_t sge_count;
+	bool quietly;			/* only if its completion wakes nobody */
+};
+/* Carries it out and completes its receive. RETURN false when it is to be sent, as above. */
+bool smx_direct_send(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st, const struct smx_message *m);
+
 /* enum ibv_access_flags as enum smx_port_right. */
 static inline uint32_t smx_direct_rights(uint32_t access)
 {

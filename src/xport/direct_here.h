@@ -8,9 +8,9 @@
 #include "xport/responder.h"
 
 struct smx_direct {
-	struct smx_dev *dev;
-	struct smx_qp *qp;
-	struct smx_requester *st;
+	const struct smx_dev *dev;
+	const struct smx_qp *qp;
+	const struct smx_requester *st;
 	uint32_t right;			/* the enum smx_port_right that it needs */
 	uint32_t rkey;
 	uint64_t raddr, length;
@@ -42,7 +42,7 @@ static inline bool smx_direct_address(struct smx_direct *d, const struct smx_wqe
 		return true;
 	}
 	/* With a source that is none it is refused, as a frame. */
-	if (qp->attr.type != SMX_QP_DCI || !smx_av_has_source(d->dev, av))
+	if (qp->attr.type != SMX_QP_DCI || !smx_av_source(d->dev, av))
 		return false;
 	d->dst_qpn = from_be32(av->dqp_dct) & 0xffffff;
 	d->dc_key = from_be64(av->dc_key);

@@ -170,13 +170,13 @@ void smx_req_timer(struct smx_dev *dev, struct smx_qp *qp)
 
 /* ------------------------------------------------------------------ completing */
 
-static __attribute__((noinline)) void put_cqe(struct smx_dev *dev, struct smx_qp *qp, const struct smx_comp *c)
+void smx_comp_write(struct smx_qp *qp, const struct smx_comp *c, uint64_t now_ns)
 {
-	struct smx_cqe64 *cqe = smx_cq_begin(dev, qp->attr.send_cq);
+	struct smx_cqe64 *cqe = smx_cq_begin(qp->dev, qp->attr.send_cq, now_ns);
 	uint8_t op_own = SMX_CQE_REQ << 4;
 
 	if (!cqe) {
-		smx_qp_lost_completion(dev, qp);
+		smx_qp_lost_completion(qp->dev, qp);
 		return;
 	}
 	cqe->srqn_uidx = to_be32(qp->attr.user_index);
@@ -186,14 +186,14 @@ static __attribute__((noinline)) void put_cqe(struct smx_dev *dev, struct smx_qp
 		op_own |= c->inline_bytes <= 32 ? SMX_CQE_INLINE_32 : SMX_CQE_INLINE_64;
 		smx_cq_put_data(qp->attr.send_cq, cqe, op_own, c->inline_data);
 	}
-	smx_cq_end(dev, qp->attr.send_cq, cqe, (uint32_t)c->opcode << 24 | qp->qpn, (uint16_t)c->at, op_own);
+	smx_cq_end(qp->dev, qp->attr.send_cq, cqe, (uint32_t)c->opcode << 24 | qp->qpn, (uint16_t)c->at, op_own);
 }
 
 static __attribute__((noinline)) void put_rndv(struct smx_dev *dev, struct smx_qp *qp, const struct smx_comp *c)
 {
 	smx_rndv_completed(dev, qp, c->at, c->bytes, false);
 	if (c->fm_ce_se & SMX_CTRL_CQ_UPDATE)
-		put_cqe(dev, qp, c);
+		smx_comp_write(qp, c, smx_now(dev));
 }
 
 void smx_comp_put(struct smx_dev *dev, struct smx_qp *qp, const struct smx_comp *c)
@@ -201,7 +201,7 @@ void smx_comp_put(struct smx_dev *dev, struct smx_qp *qp, const struct smx_comp 
 	if (__builtin_expect(qp->rndv != NULL, 0))
 		put_rndv(dev, qp, c);
 	else if (c->fm_ce_se & SMX_CTRL_CQ_UPDATE)
-		put_cqe(dev, qp, c);
+		smx_comp_write(qp, c, smx_now(dev));
 }
 
 void smx_comp_done(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st,

@@ -21,11 +21,6 @@ static bool is_local(uint8_t opcode)
 	return opcode < 64 && local >> opcode & 1;
 }
 
-static bool is_send(uint8_t opcode)
-{
-	return opcode == SMX_OP_SEND || opcode == SMX_OP_SEND_IMM || opcode == SMX_OP_SEND_INVAL;
-}
-
 /* How many READs and atomics may be outstanding; a device rounds 0 up. */
 static uint32_t read_limit(const struct smx_qp *qp)
 {
@@ -498,11 +493,11 @@ static enum step send_data(struct smx_dev *dev, struct smx_qp *qp, struct smx_re
 	uint64_t part = part_bytes(dev, mtu, false), n = w->tx.length - off, ok = n;
 	smx_outcome check = SMX_CHECK_NONE;
 
-	if (!admit(dev, st, is_send(w->tx.opcode) ? SMX_FRAME_SEND : SMX_FRAME_WRITE, n, &part))
+	if (!admit(dev, st, smx_op_is_send(w->tx.opcode) ? SMX_FRAME_SEND : SMX_FRAME_WRITE, n, &part))
 		return STEP_FULL;
 	if (n > part_left(part, off) && qp->attr.type != SMX_QP_UD)
 		n = part_left(part, off);
-	f->op = is_send(w->tx.opcode) ? SMX_FRAME_SEND : SMX_FRAME_WRITE;
+	f->op = smx_op_is_send(w->tx.opcode) ? SMX_FRAME_SEND : SMX_FRAME_WRITE;
 	fill_frame(f, &w->tx, off, n);
 	if (n)
 		ok = gather(dev, qp, off, n, &check);

@@ -45,7 +45,9 @@ static uint32_t recv_room(const struct smx_qp *qp)
 
 struct smx_resp_ctx *smx_resp_ctx_new(const struct smx_qp *qp)
 {
-	return calloc(1, sizeof(struct smx_resp_ctx) + recv_room(qp) * sizeof(struct smx_sge));
+	uint32_t room = qp ? recv_room(qp) : SMX_RECV_SGE_MAX;
+
+	return calloc(1, sizeof(struct smx_resp_ctx) + room * sizeof(struct smx_sge));
 }
 
 int smx_resp_create(struct smx_dev *dev, struct smx_qp *qp)
@@ -264,30 +266,40 @@ static bool is_source_check(enum smx_check check)
 	return check >= SMX_CHECK_GATHER_KEY && check <= SMX_CHECK_GATHER_DEPTH;
 }
 
+bool smx_resp_fetch(struct smx_pull *pull, uint8_t *to, uint64_t n)
+{
+	uint64_t off, got;
+
+	if (!pull)
+		return false;
+	off = pull->off;
+	if (pull->fetch(pull, to, n, &got) == SMX_PULLED)
+		return true;
+	pull->off = off;
+	return false;
+}
+
 /* Most receives lie together, and so does what arrives. RETURN whether all n bytes are there; if not, the walks have
  * not moved, and store_any() finds out why. */
 static bool store_together(struct smx_resp_work *w, struct smx_walk *dst, uint64_t n)
 {
-	const uint8_t *flat = w->f->flat;
-	struct smx_pull *pull = w->f->pull;
-	const void *bad;
 	uint8_t *ptr;
 
-	if ((!pull && !flat) || !smx_walk_together(dst, n, &ptr))
+	if (!smx_walk_together(dst, n, &ptr) || !smx_resp_put(w, ptr, n))
 		return false;
-	if (pull) {
-		uint64_t off = pull->off, got;
-
-		if (pull->fetch(pull, ptr, n, &got) != SMX_PULLED) {
-			pull->off = off;
-			return false;
-		}
-	} else if ((uintptr_t)ptr - (uintptr_t)flat < n || (uintptr_t)flat - (uintptr_t)ptr < n ||
-		   !w->dev->attr.env.copy(ptr, flat, n, &bad)) {
-		return false;
-	}
 	smx_walk_pass(dst, n);
 	return true;
+}
+
+/* Where each side ends early, so does this. */
+static smx_outcome copy_payload(struct smx_resp_work *w, struct smx_walk *dst, uint64_t n, uint64_t *done,
+				struct smx_dma_fault *fault)
+{
+	struct smx_frame *f = w->f;
+
+	if (f->flat)
+		return smx_dma_write(dst, f->flat, n, done, fault);
+	return f->pull ? smx_dma_pull(dst, f->pull, n, done, fault) : smx_dma_copy(dst, f->walk, n, done, fault);
 }
 
 static bool store_any(struct smx_resp_work *w, struct smx_walk *dst, uint64_t n, uint64_t *done,
@@ -303,17 +315,11 @@ static bool store_any(struct smx_resp_work *w, struct smx_walk *dst, uint64_t n,
 	assert(n <= f->length);
 	if (fits < n)
 		fits -= fits % w->mtu;
-	if (f->flat) {
-		check = smx_dma_write(dst, f->flat, fits, done, &copy_fault);
-	} else if (f->pull) {
-		check = smx_dma_pull(dst, f->pull, fits, done, &copy_fault);
-		if (check && f->pull->gone) {	/* it may be sent again */
-			dst->sge_at = began_at;
-			dst->sge_off = began_off;
-			dst->depth = 0;
-		}
-	} else {
-		check = smx_dma_copy(dst, f->walk, fits, done, &copy_fault);
+	check = copy_payload(w, dst, fits, done, &copy_fault);
+	if (check && f->pull && f->pull->gone) {	/* it may be sent again */
+		dst->sge_at = began_at;
+		dst->sge_off = began_off;
+		dst->depth = 0;
 	}
 	if (!check && *done == n)
 		return true;
@@ -336,6 +342,16 @@ bool smx_resp_store(struct smx_resp_work *w, struct smx_walk *dst, uint64_t n, u
 		return store_any(w, dst, n, done, fault);
 	*done = n;
 	return true;
+}
+
+bool smx_resp_store_whole(struct smx_resp_work *w, struct smx_walk *dst)
+{
+	uint64_t n = w->f->length, done;
+	struct smx_dma_fault fault;
+
+	if (store_together(w, dst, n))
+		return true;
+	return smx_walk_check(dst, n, &fault) == n && !copy_payload(w, dst, n, &done, &fault) && done == n;
 }
 
 /* Sequence */
@@ -570,8 +586,24 @@ static void note_established(struct smx_dev *dev, struct smx_qp *qp)
 		dev->attr.env.async_event(IBV_EVENT_COMM_EST, qp->attr.cookie, dev->attr.env.arg);
 }
 
+/* The commonest messages, of which nothing can fail any more. RETURN false for all others. */
+static bool execute_whole(struct smx_resp_work *w)
+{
+	const struct smx_frame *f = w->f;
+
+	if (!f->first || !f->last || (f->op != SMX_FRAME_SEND && !(f->op == SMX_FRAME_WRITE && f->has_imm)) ||
+	    !smx_resp_whole(w))
+		return false;
+	smx_resp_advance(w, w->packets);
+	w->c->msn = (w->c->msn + 1) & SMX_RESP_PSN_MASK;
+	smx_resp_ack(w);
+	return true;
+}
+
 static void execute(struct smx_resp_work *w)
 {
+	if (execute_whole(w))
+		return;
 	switch (w->f->op) {
 	case SMX_FRAME_SEND:
 		smx_resp_send(w);

@@ -6,6 +6,7 @@
  * stream) <= pi (all before were rung). What the program wrote into the ring is read here only to
  * find where each WQE ends and whose it is; nothing in it is believed. */
 #include "xport/requester.h"
+#include "xport/responder.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -19,12 +20,15 @@ int smx_req_work_create(struct smx_dev *dev)
 	if (!w)
 		return ENOMEM;
 	w->walk_off = UINT64_MAX;
+	w->message = smx_resp_ctx_new(NULL);
 	dev->req_work = w;
-	return 0;
+	return w->message ? 0 : ENOMEM;
 }
 
 void smx_req_work_destroy(struct smx_dev *dev)
 {
+	if (dev->req_work)
+		free(dev->req_work->message);
 	free(dev->req_work);
 	dev->req_work = NULL;
 }
@@ -32,6 +36,17 @@ void smx_req_work_destroy(struct smx_dev *dev)
 static void stream_init(struct smx_requester *st)
 {
 	*st = (struct smx_requester){ .deadline_ns = UINT64_MAX };
+}
+
+static uint8_t plain_ds(const struct smx_qp *qp)
+{
+	uint32_t before = sizeof(struct smx_wqe_ctrl) + sizeof(struct smx_wqe_raddr);
+
+	if (!qp->attr.sq_bb_count || qp->attr.wq_signature || qp->rndv)
+		return 0;
+	if (qp->attr.type == SMX_QP_DCI)
+		before += sizeof(struct smx_wqe_av);
+	return qp->attr.type == SMX_QP_RC || qp->attr.type == SMX_QP_DCI ? (uint8_t)(before / SMX_WQE_DS) : 0;
 }
 
 int smx_req_create(struct smx_dev *dev, struct smx_qp *qp)
@@ -60,6 +75,7 @@ int smx_req_create(struct smx_dev *dev, struct smx_qp *qp)
 	qp->sq.buf = qp->attr.sq_buf;
 	qp->sq.bb_count = qp->attr.sq_bb_count;
 	qp->sq.dbrec = qp->attr.dbrec;
+	qp->plain_ds = plain_ds(qp);
 	return 0;
 }
 

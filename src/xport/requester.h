@@ -78,6 +78,7 @@ struct smx_req_work {
 	struct smx_walk frame_walk;
 	struct smx_walk resp_walk;
 	struct smx_frame frame;
+	struct smx_resp_ctx *message;	/* xport/direct_send.c: of the one that is being carried out */
 };
 
 int smx_req_work_create(struct smx_dev *dev);
@@ -103,6 +104,11 @@ static inline bool smx_op_is_read(uint8_t opcode)
 {
 	return opcode == SMX_OP_RDMA_READ || (opcode >= SMX_OP_ATOMIC_CS &&
 					      opcode <= SMX_OP_ATOMIC_MASKED_FA);
+}
+
+static inline bool smx_op_is_send(uint8_t opcode)
+{
+	return opcode == SMX_OP_SEND || opcode == SMX_OP_SEND_IMM || opcode == SMX_OP_SEND_INVAL;
 }
 
 static inline bool smx_qp_is_reliable(const struct smx_qp *qp)
@@ -215,6 +221,8 @@ struct smx_comp {
 };
 /* The WQE, which is out of its stream by now, is completed: a CQE, if it asked for one. */
 void smx_comp_put(struct smx_dev *dev, struct smx_qp *qp, const struct smx_comp *c);
+/* Its CQE alone. */
+void smx_comp_write(struct smx_qp *qp, const struct smx_comp *c, uint64_t now_ns);
 /* Completes the stream's oldest WQE with success. inline_bytes and inline_data as above. */
 void smx_comp_done(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st,
 		   const void *inline_data,
@@ -260,8 +268,8 @@ smx_outcome smx_dc_address(struct smx_dev *dev, struct smx_qp *qp, const struct 
 			   struct smx_frame *f);
 smx_outcome smx_av_to_path(struct smx_dev *dev, struct smx_qp *qp, const struct smx_send_req *req,
 			   struct smx_frame *f);
-/* Is the source that it names one of the port's? */
-bool smx_av_has_source(const struct smx_dev *dev, const struct smx_wqe_av *av);
+/* The source GID; NULL where the port has none of that index. */
+const uint8_t *smx_av_source(const struct smx_dev *dev, const struct smx_wqe_av *av);
 /* RETURN whether a request with this address has to wait until the stream's earlier ones are
  * answered. */
 bool smx_dc_must_wait(const struct smx_requester *st, const struct smx_wqe_av *av);

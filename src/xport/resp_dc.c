@@ -151,6 +151,15 @@ struct smx_resp_ctx *smx_resp_dc_find(struct smx_dev *dev, struct smx_qp *dct,
 	return c;
 }
 
+bool smx_resp_dc_has_message(const struct smx_qp *dct, uint32_t src_qpn, uint16_t stream)
+{
+	const struct smx_resp_ctx *c = dct->resp->bucket ? dct->resp->bucket[bucket_at(src_qpn, stream)] : NULL;
+
+	while (c && !(c->src_qpn == src_qpn && c->stream == stream && (c->has_recv || c->message)))
+		c = c->next;
+	return c;
+}
+
 void smx_resp_dc_forget_source(struct smx_dev *dev, struct smx_qp *dci)
 {
 	while (dci->dc_contexts) {

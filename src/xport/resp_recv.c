@@ -68,36 +68,46 @@ static uint8_t cqe_inline_flag(const struct smx_qp *qp, const void *inline_data)
 	return qp->attr.resp_scatter_bytes == 64 ? SMX_CQE_INLINE_64 : SMX_CQE_INLINE_32;
 }
 
+/* Who sent it, where that differs from message to message. */
+static uint32_t cqe_source(const struct smx_qp *qp, const struct smx_frame *f)
+{
+	if (qp->attr.type != SMX_QP_UD && qp->attr.type != SMX_QP_DCT)
+		return 0;
+	return bits_put(qp->attr.type == SMX_QP_UD, 29, 28) | bits_put(cqe_packet_type(f), 27, 24) |
+	       bits_put(f->src_qpn, 23, 0);
+}
+
 void smx_resp_complete(struct smx_resp_work *w, uint64_t bytes, const void *inline_data)
 {
-	const struct smx_resp_ctx *c = w->c;
+	struct smx_resp_ctx *c = w->c;
 	const struct smx_frame *f = w->f;
 	struct smx_qp *qp = w->qp;
-	struct smx_cqe64 cqe = {
-		.srqn_uidx = to_be32(c->recv_srq ? c->recv_srq->srqn : qp->attr.user_index),
-		.byte_cnt = to_be32((uint32_t)bytes),
-		.sop_drop_qpn = to_be32(qp->qpn),
-		.wqe_counter = to_be16(c->recv.wqe_index),
-		.op_own = (uint8_t)(cqe_op(f) << 4 | cqe_inline_flag(qp, inline_data) |
-				    (f->solicited ? SMX_CQE_SOLICITED : 0)),
-	};
+	struct smx_cq *cq = recv_cq(qp, c);
+	struct smx_cqe64 *cqe = smx_cq_begin(w->dev, cq, smx_now(w->dev));
+	/* A list entry is none of the receive queue's. */
+	uint16_t index = smx_resp_tag_matched(c) ? 0 : c->recv.wqe_index;
+	uint8_t op_own = (uint8_t)(cqe_op(f) << 4 | cqe_inline_flag(qp, inline_data) |
+				   (f->solicited ? SMX_CQE_SOLICITED : 0));
 
 	assert(c->has_recv);
-	if (f->has_imm)
-		memcpy(&cqe.imm_inval_pkey, &f->imm, sizeof(cqe.imm_inval_pkey));
-	else if (f->has_invalidate)
-		cqe.imm_inval_pkey = to_be32(f->imm);
-	if (qp->attr.type == SMX_QP_UD)
-		cqe.flags_rqpn = to_be32(bits_put(1, 29, 28) | bits_put(cqe_packet_type(f), 27, 24) |
-					 bits_put(f->src_qpn, 23, 0));
-	else if (qp->attr.type == SMX_QP_DCT)
-		cqe.flags_rqpn = to_be32(bits_put(cqe_packet_type(f), 27, 24) | bits_put(f->src_qpn, 23, 0));
-	if (c->tag.state)
-		smx_resp_tag_mark(c, &cqe);
-	w->c->has_recv = false;
-	w->c->tag.state = SMX_RESP_TAG_NO_LIST;
-	if (!smx_cq_put(w->dev, recv_cq(qp, c), &cqe, inline_data))
+	c->has_recv = false;
+	if (cqe) {
+		cqe->flags_rqpn = to_be32(cqe_source(qp, f));
+		cqe->srqn_uidx = to_be32(c->recv_srq ? c->recv_srq->srqn : qp->attr.user_index);
+		if (f->has_imm)
+			memcpy(&cqe->imm_inval_pkey, &f->imm, sizeof(cqe->imm_inval_pkey));
+		else if (f->has_invalidate)
+			cqe->imm_inval_pkey = to_be32(f->imm);
+		cqe->byte_cnt = to_be32((uint32_t)bytes);
+		if (c->tag.state)
+			smx_resp_tag_mark(c, cqe);
+		if (inline_data)
+			smx_cq_put_data(cq, cqe, op_own, inline_data);
+		smx_cq_end(w->dev, cq, cqe, qp->qpn, index, op_own);
+	} else {
 		smx_qp_lost_completion(w->dev, qp);
+	}
+	c->tag.state = SMX_RESP_TAG_NO_LIST;
 }
 
 static void complete_error(struct smx_dev *dev, struct smx_qp *qp, struct smx_resp_ctx *c,
@@ -261,7 +271,7 @@ static bool driver_can_copy(const struct smx_dev *dev, const struct smx_recv *re
 	return true;
 }
 
-static bool fits_cqe(const struct smx_resp_work *w)
+static inline bool fits_cqe(const struct smx_resp_work *w)
 {
 	const struct smx_frame *f = w->f;
 	uint32_t most = w->qp->attr.resp_scatter_bytes;
@@ -276,31 +286,34 @@ static bool fits_cqe(const struct smx_resp_work *w)
 	return f->length <= w->c->recv.total_bytes && driver_can_copy(w->dev, &w->c->recv);
 }
 
+/* RETURN whether a small message is in data; *fault says why not, where that is known. */
+static bool read_small(struct smx_resp_work *w, uint8_t data[64], struct smx_dma_fault *fault)
+{
+	uint64_t done;
+
+	fault->check = SMX_CHECK_NONE;
+	memset(data, 0, 64);
+	return w->f->walk ? !smx_dma_read(w->f->walk, data, w->f->length, &done, fault)
+			  : smx_resp_put(w, data, w->f->length);
+}
+
 /* Reads a small message into data, after the receive was checked as if it were written. RETURN
  * false when the frame is dealt with. */
 static bool store_in_cqe(struct smx_resp_work *w, uint8_t data[64])
 {
-	struct smx_frame *f = w->f;
 	struct smx_dma_fault fault;
-	uint64_t done;
 
-	memset(data, 0, 64);
-	if (smx_walk_check(&w->c->walk, f->length, &fault) < f->length) {
+	if (smx_walk_check(&w->c->walk, w->f->length, &fault) < w->f->length) {
 		fail_receive(w, &fault, w->c->epsn);
 		return false;
 	}
-	if (f->flat) {
-		memcpy(data, f->flat, f->length);
-	} else if (f->pull) {
-		if (f->pull->fetch(f->pull, data, f->length, &done) == SMX_PULLED)
-			return true;
-		f->gather_check = SMX_CHECK_GATHER_FAULT;
-		return false;
-	} else if (smx_dma_read(f->walk, data, f->length, &done, &fault)) {
+	if (read_small(w, data, &fault))
+		return true;
+	if (fault.check)
 		smx_resp_source_fault(w, &fault);
-		return false;
-	}
-	return true;
+	else
+		w->f->gather_check = SMX_CHECK_GATHER_FAULT;
+	return false;
 }
 
 /* Stores the payload in the receive. RETURN false when the frame is dealt with. */
@@ -387,6 +400,106 @@ void smx_resp_send(struct smx_resp_work *w)
 			smx_resp_complete(w, c->received, in_cqe ? data : NULL);
 	}
 	smx_resp_ack(w);
+}
+
+/* A message that is here whole */
+
+/* Decodes the oldest receive. RETURN false where there is none, or not an ordinary one. */
+static bool has_receive(struct smx_resp_work *w)
+{
+	struct smx_resp_ctx *c = w->c;
+
+	if (c->has_recv) /* left of a message that was given up */
+		return false;
+	c->recv_srq = w->srq;
+	if (!w->srq)
+		return smx_rq_peek(&w->qp->rq, &c->recv);
+	return !w->srq->tags && smx_srq_peek(w->srq, &c->recv);
+}
+
+static void take_receive(struct smx_resp_work *w)
+{
+	if (w->srq)
+		smx_srq_pass(w->dev, w->srq);
+	else
+		smx_rq_pass(&w->qp->rq);
+	w->c->has_recv = true;
+}
+
+/* The payload to the memory that the list names, which is mostly one run. */
+static inline __attribute__((always_inline)) bool put_whole(struct smx_resp_work *w, const struct smx_pd *pd,
+							    enum smx_dma_role role, const struct smx_sge *sge,
+							    uint32_t sge_count)
+{
+	uint64_t n = w->f->length;
+	uint8_t *ptr = n <= sge->length ? smx_dma_together(w->dev, pd, w->qp->qpn, role, sge) : NULL;
+
+	if (ptr && smx_resp_put(w, ptr, n))
+		return true;
+	smx_walk_list(&w->c->walk, w->dev, pd, w->qp->qpn, role, sge, sge_count);
+	return smx_resp_store_whole(w, &w->c->walk);
+}
+
+static __attribute__((noinline)) bool write_whole(struct smx_resp_work *w)
+{
+	const struct smx_frame *f = w->f;
+	const struct smx_sge to = { .va = f->va, .length = f->length, .key = f->rkey };
+
+	return f->dma_length == f->length && (!f->length || put_whole(w, w->pd, SMX_DMA_REMOTE_WRITE, &to, 1));
+}
+
+/* RETURN whether the payload is where it belongs: in *data, which is NULL otherwise, or in memory. */
+static inline bool store_whole(struct smx_resp_work *w, uint8_t room[64], const void **data)
+{
+	const struct smx_recv *recv = &w->c->recv;
+	const struct smx_pd *pd = recv_pd(w->qp, w->c);
+	uint64_t n = w->f->length;
+	struct smx_dma_fault fault;
+
+	*data = NULL;
+	if (w->f->op == SMX_FRAME_WRITE)
+		return write_whole(w);
+	if (n > recv->total_bytes)
+		return false;
+	if (!fits_cqe(w))
+		return !n || put_whole(w, pd, SMX_DMA_RECV, recv->sge, recv->sge_count);
+	*data = room;
+	smx_walk_list(&w->c->walk, w->dev, pd, w->qp->qpn, SMX_DMA_RECV, recv->sge, recv->sge_count);
+	return smx_walk_check(&w->c->walk, n, &fault) == n && read_small(w, room, &fault);
+}
+
+static __attribute__((noinline)) bool invalidate_quietly(struct smx_resp_work *w)
+{
+	char text[sizeof(w->dev->frame_text)];
+
+	return !smx_mkey_remote_invalidate(w->dev, w->f->imm, w->pd, w->qp->qpn, text, sizeof(text));
+}
+
+bool smx_resp_whole(struct smx_resp_work *w)
+{
+	struct smx_frame *f = w->f;
+	struct smx_walk *walk = f->walk;
+	uint64_t off = f->pull ? f->pull->off : walk ? walk->sge_off : 0;
+	uint32_t at = walk ? walk->sge_at : 0;
+	const void *data;
+	uint8_t room[64];
+
+	if (!has_receive(w))
+		return false;
+	if (store_whole(w, room, &data) && (!f->has_invalidate || invalidate_quietly(w))) {
+		take_receive(w);
+		smx_resp_complete(w, f->length, data);
+		return true;
+	}
+	/* The payload is read again, from its start. */
+	if (f->pull)
+		f->pull->off = off;
+	if (walk) {
+		walk->sge_at = at;
+		walk->sge_off = off;
+		walk->depth = 0;
+	}
+	return false;
 }
 
 /* UD */

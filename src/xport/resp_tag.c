@@ -283,7 +283,6 @@ void smx_resp_tag_mark(const struct smx_resp_ctx *c, struct smx_cqe64 *cqe)
 	cqe->app_op = app_op[c->tag.state];
 	if (!smx_resp_tag_matched(c))
 		return;
-	cqe->wqe_counter = to_be16(0);
 	cqe->app_info = to_be16(c->tag.index);
 	if (c->tag.state != SMX_RESP_TAG_MATCHED)
 		memcpy(cqe, &c->tag.tmh, sizeof(c->tag.tmh));

@@ -106,7 +106,8 @@ static inline bool smx_resp_reliable(const struct smx_resp_work *w)
 }
 
 /* rc_resp.c */
-struct smx_resp_ctx *smx_resp_ctx_new(const struct smx_qp *qp);	/* NULL: no memory */
+/* For what qp receives; NULL: for any. RETURN NULL where there is no memory. */
+struct smx_resp_ctx *smx_resp_ctx_new(const struct smx_qp *qp);
 void smx_resp_ctx_init(const struct smx_qp *qp, struct smx_resp_ctx *c, uint32_t epsn);
 void smx_resp_path(struct smx_qp *qp);	/* the queue pair's path changed: answers take the new one */
 /* The first n packets are done: sequence numbers move on. */
@@ -127,6 +128,22 @@ void smx_resp_source_fault(struct smx_resp_work *w, const struct smx_dma_fault *
  * SMX_CHECK_NONE when the frame was given up for its source's sake (and *done is of no interest). */
 bool smx_resp_store(struct smx_resp_work *w, struct smx_walk *dst, uint64_t n, uint64_t *done,
 		    struct smx_dma_fault *fault);
+/* The payload's next n bytes, where they lie together, to memory that does and was looked at. RETURN false, with
+ * nothing moved, where they do not, or cannot be copied so simply. */
+bool smx_resp_fetch(struct smx_pull *pull, uint8_t *to, uint64_t n);
+static inline bool smx_resp_put(const struct smx_resp_work *w, uint8_t *to, uint64_t n)
+{
+	const uint8_t *from = w->f->flat;
+	const void *bad;
+
+	if (!from)
+		return smx_resp_fetch(w->f->pull, to, n);
+	return (uintptr_t)to - (uintptr_t)from >= n && (uintptr_t)from - (uintptr_t)to >= n &&
+	       w->dev->attr.env.copy(to, from, n, &bad);
+}
+/* smx_resp_store(), all of the payload or nothing, without a reason. Where the walks stand after a failure is not
+ * said. */
+bool smx_resp_store_whole(struct smx_resp_work *w, struct smx_walk *dst);
 
 /* resp_rdma.c */
 void smx_resp_write(struct smx_resp_work *w);
@@ -138,6 +155,10 @@ void smx_resp_replay(struct smx_resp_work *w);	/* a READ or atomic that was exec
 /* Takes a receive. RETURN false when there is none; the frame is dealt with then: RNR, or silence,
  * or an error where the queue itself is broken. */
 bool smx_resp_take(struct smx_resp_work *w);
+/* A message that is here whole, a SEND or a WRITE with immediate that may be carried out: stores it, takes a receive
+ * and completes that. RETURN false, with no receive taken and nobody told, where anything speaks against it: what it
+ * is, the slower way finds out. */
+bool smx_resp_whole(struct smx_resp_work *w);
 void smx_resp_send(struct smx_resp_work *w);
 void smx_resp_datagram(struct smx_dev *dev, struct smx_qp *qp, struct smx_frame *f);
 /* Completes the receive at hand well. bytes: of the message. inline_data: NULL, or what goes into
@@ -165,6 +186,8 @@ bool smx_resp_tag_forget(struct smx_qp *qp, struct smx_resp_ctx *c);
 /* RETURN the context of f's source; NULL if f belongs to no connection, or one that failed, and is
  * to be dropped. */
 struct smx_resp_ctx *smx_resp_dc_find(struct smx_dev *dev, struct smx_qp *dct, const struct smx_frame *f);
+/* Is something of a message of this source left that has not ended, or was given up? */
+bool smx_resp_dc_has_message(const struct smx_qp *dct, uint32_t src_qpn, uint16_t stream);
 void smx_resp_dc_forget(struct smx_responder *r);
 /* A DCI of this device was reset, or goes: its sequence numbers start again, at every target. */
 void smx_resp_dc_forget_source(struct smx_dev *dev, struct smx_qp *dci);

@@ -20,7 +20,7 @@ static const uint8_t *source_gid(const struct smx_dev *dev, uint32_t index, cons
 	return dev->gid[index];
 }
 
-bool smx_av_has_source(const struct smx_dev *dev, const struct smx_wqe_av *av)
+const uint8_t *smx_av_source(const struct smx_dev *dev, const struct smx_wqe_av *av)
 {
 	return source_gid(dev, bits_get(from_be32(av->grh_gid_fl), 27, 20), av->rgid);
 }
@@ -30,7 +30,7 @@ smx_outcome smx_av_to_path(struct smx_dev *dev, struct smx_qp *qp, const struct 
 {
 	const struct smx_wqe_av *av = req->av;
 	uint32_t grh = from_be32(av->grh_gid_fl), index = bits_get(grh, 27, 20);
-	const uint8_t *sgid = source_gid(dev, index, av->rgid);
+	const uint8_t *sgid = smx_av_source(dev, av);
 	struct smx_where where = {
 		.qpn = qp->qpn,
 		.wqe_index = req->index,

@@ -51,7 +51,7 @@ static int hand_poll(struct hand *h)
 		own = __atomic_load_n(&cqe[63], __ATOMIC_ACQUIRE);
 		if (own >> 4 != MLX5_CQE_INVALID && (own & 1) == !!(h->ci & h->cq.cqe_cnt)) {
 			h->ci++;
-			h->cq.dbrec[0] = htobe32(h->ci & 0xffffff);
+			__atomic_store_n(&h->cq.dbrec[0], htobe32(h->ci & 0xffffff), __ATOMIC_RELEASE);
 			return own >> 4;
 		}
 	} while (t_now_ms() < end);

@@ -108,6 +108,17 @@ static void hide_opaque(struct world *w, uint8_t *wqe)
 	memcpy(at, shown, sizeof(w->opaque));
 }
 
+static bool was_rung(const struct world *w)
+{
+	const uint8_t *reg = w->dvqp.bf.reg;
+
+	for (uint32_t i = 0; i < UAR_SEEN; i++) {
+		if (reg[i] != (w->fill ^ UAR_FILL_XOR))
+			return true;
+	}
+	return false;
+}
+
 /* What was stored to the register. Its two halves are used in turn, also for what only one side accepted. */
 static void note_uar(struct world *w)
 {
@@ -119,6 +130,7 @@ static void note_uar(struct world *w)
 	hide_opaque(w, halves);
 	hide_opaque(w, halves + UAR_SEEN / 2);
 	emit(TAG_UAR, 0, 0, halves, UAR_SEEN);
+	w->uar_second ^= was_rung(w);
 }
 
 static uint32_t blocks_of(uint32_t ds)
@@ -142,17 +154,6 @@ static uint32_t note_wqe(struct world *w, uint64_t wr_id, bool raw)
 		.wr_id = wr_id, .pi = w->pi, .bb = bb, .op = op, .scatters = scatters(w, w->pi, op, ds) };
 	w->pi += bb;
 	return bb;
-}
-
-static bool was_rung(const struct world *w)
-{
-	const uint8_t *reg = w->dvqp.bf.reg;
-
-	for (uint32_t i = 0; i < UAR_SEEN; i++) {
-		if (reg[i] != (w->fill ^ UAR_FILL_XOR))
-			return true;
-	}
-	return false;
 }
 
 /* What the step put into the ring, up to the doorbell record. */
@@ -289,6 +290,7 @@ static void post(struct world *w, struct step *s, struct prng *p)
 	if (row != ROW_NONE && rows[row].run != SAME) {
 		emit(TAG_DB, be32toh(w->dvqp.dbrec[MLX5_SND_DBR]), w->pi & 0xffff, NULL, 0);
 		w->uar_flip ^= was_rung(w);
+		w->uar_second ^= was_rung(w);
 		world_renew(w);
 		return;
 	}

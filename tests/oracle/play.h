@@ -148,6 +148,7 @@ struct world {
 	struct posted out[RING_WR_MAX];	/* outstanding, modulo */
 	uint32_t out_head, out_tail;
 	bool uar_flip;			/* the halves of the register are in use the other way round */
+	bool uar_second;		/* the next doorbell goes to the register's second half */
 	bool fence;			/* the next request takes a small fence */
 	uint32_t recv_head, recv_tail;	/* receives posted and completed */
 	uint32_t recv_slot[RING_WR_MAX];

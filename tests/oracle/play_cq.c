@@ -266,6 +266,7 @@ void go_far(struct world *w)
 		list[n - 1].next = NULL;
 		if (ibv_post_send(w->qp, list, &bad))
 			die("requests of one block");
+		w->uar_second = !w->uar_second;
 		w->pi += n;
 		cqe.wqe_counter = htobe16((uint16_t)(w->pi - 1));
 		cqe.sop_drop_qpn = htobe32(0x0au << 24 | w->qp->qp_num);

@@ -251,6 +251,11 @@ void world_new_qp(struct world *w)
 		die("mlx5dv_init_obj of a queue pair");
 	w->qpx = ibv_qp_to_qp_ex(w->qp);
 	w->dvx = w->qpx ? mlx5dv_qp_ex_from_ibv_qp_ex(w->qpx) : NULL;
+	/* Each queue pair of ours has a register of its own, and begins with its first half. */
+	if (ours && w->uar_second) {
+		w->uar_flip = !w->uar_flip;
+		w->uar_second = false;
+	}
 	/* We give a DCI with streams room for twice as much. */
 	sq_count = ours && w->cfg.streams ? w->dvqp.sq.wqe_cnt / 2 : w->dvqp.sq.wqe_cnt;
 	note_sizes(w, sq_count);

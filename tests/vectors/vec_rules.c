@@ -373,6 +373,6 @@ uint8_t vec_fence_after(const struct vec_world *w, const json_t *list, size_t n)
 
 bool vec_blueflame(const struct vec_world *w, const json_t *wr, uint32_t ds)
 {
-	return !w->qp.ctx.shut_up_bf && w->bf.uuarn && (w->qp.ctx.prefer_bf || vec_get(wr, "inl")) && ds > 1 &&
-	       ds <= w->bf.buf_bytes / SMX_WQE_DS;
+	return !w->qp.ctx.shut_up_bf && w->qp.bf.uuarn && (w->qp.ctx.prefer_bf || vec_get(wr, "inl")) && ds > 1 &&
+	       ds <= w->qp.bf.buf_bytes / SMX_WQE_DS;
 }

@@ -82,7 +82,6 @@ static void init_qp(struct vec_world *w, const json_t *qp, const json_t *ctx)
 	q->sq.slot = calloc(q->sq.bb_count, sizeof(*q->sq.slot));
 	q->sq.lock.needed = true;
 	q->dbrec = (be32 *)w->dbrec;
-	q->bf = &w->bf;
 	q->ctx.prefer_bf = vec_num(ctx, "prefer_bf");
 	q->ctx.shut_up_bf = vec_num(ctx, "shut_up_bf");
 	q->ctx.mkey_update_tag = vec_num(ctx, "mkey_update_tag");
@@ -116,9 +115,9 @@ struct vec_world *vec_world_new(const json_t *line, uint8_t fill)
 	memset(w->ring, fill, w->ring_bytes);
 	memset(w->shadow, fill, w->ring_bytes);
 	memset(w->uar, VEC_UAR_FILL, sizeof(w->uar));
-	w->bf.reg = w->uar;
-	w->bf.uuarn = (uint32_t)vec_num(uar, "uuarn");
-	w->bf.buf_bytes = (uint32_t)vec_num(uar, "buf_size");
+	w->qp.bf.reg = w->uar;
+	w->qp.bf.uuarn = (uint32_t)vec_num(uar, "uuarn");
+	w->qp.bf.buf_bytes = (uint32_t)vec_num(uar, "buf_size");
 	w->dbrec[SMX_DBREC_RCV] = VEC_DB_RCV;
 	init_qp(w, qp, vec_need(line, "ctx"));
 	init_cq(w);
@@ -147,13 +146,13 @@ void vec_world_set_state(struct vec_world *w, uint32_t cur_post, uint32_t head, 
 {
 	struct smx_dv_sq *sq = &w->qp.sq;
 
-	sq->cur_post = cur_post;
-	sq->head = sq->wr.limit = head;
+	sq->cur_post = sq->posted_bb = cur_post;
+	sq->head = sq->wr.head = sq->wr.limit = head;
 	sq->tail = tail;
 	sq->tail_bb = cur_post - (head - tail) * w->wqe_bb;	/* as if each were of the full size */
 	sq->fm_cache = (sq->fm_cache & IBV_SEND_SIGNALED) | fm_cache;
 	be32_store_release(&w->dbrec[SMX_DBREC_SND], db);
-	w->bf.offset = uar_offset;
+	w->qp.bf.offset = uar_offset;
 }
 
 int vec_world_poll(struct vec_world *w, uint32_t pi, uint8_t opcode, struct ibv_wc *wc)

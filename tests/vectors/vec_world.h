@@ -6,14 +6,13 @@
 #include "vec_json.h"
 
 #include "dv/dv_cq.h"
-#include "dv/dv_qp.h"
+#include "dv/wqe_build.h"
 
 enum { VEC_UAR_BYTES = 1024, VEC_UAR_FILL = 0xa5, VEC_DB_RCV = 0x13579bdf };
 
 struct vec_world {
 	struct smx_dv_qp qp;
 	struct smx_dv_cq cq;
-	struct smx_dv_bf bf;
 	struct smx_dv_table qps, srqs;
 	struct smx_refusal_log log;
 	uint8_t fill;		/* what the ring held before */

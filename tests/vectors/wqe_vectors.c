@@ -127,10 +127,12 @@ static bool check_outstanding(struct vec_world *w)
 static bool check_request(struct vec_world *w, const json_t *wr, const json_t *out, uint32_t pi)
 {
 	const struct smx_dv_slot *slot = &w->qp.sq.slot[pi & (w->qp.sq.bb_count - 1)];
+	struct smx_wqe_ctrl ctrl;
 
+	ring_read(w, pi, (uint8_t *)&ctrl, sizeof(ctrl));
 	return same("pi", pi, vec_num(out, "pi")) &&
 	       same("slot", pi & (w->qp.sq.bb_count - 1), vec_num(out, "slot")) &&
-	       same("blocks", slot->bb_next - pi, vec_num(out, "nbb")) &&
+	       same("blocks", smx_wqe_blocks(smx_wqe_ds(&ctrl)), vec_num(out, "nbb")) &&
 	       same("wr_id", slot->wr_id, vec_num(wr, "wr_id")) &&
 	       same("head of its slot", slot->head, vec_num(out, "wqe_head")) &&
 	       same("wr_data", slot->wr_data, vec_num(out, "wr_data")) && check_wqe(w, out, pi);
@@ -228,7 +230,7 @@ struct state { uint32_t cur_post, head, fm_cache, db, uar_offset; };
 static struct state state_of(const struct vec_world *w)
 {
 	return (struct state){ w->qp.sq.cur_post, w->qp.sq.head, w->qp.sq.fm_cache & SMX_CTRL_SMALL_FENCE,
-			       be32_load_acquire(&w->dbrec[SMX_DBREC_SND]), w->bf.offset };
+			       be32_load_acquire(&w->dbrec[SMX_DBREC_SND]), w->qp.bf.offset };
 }
 
 static struct state state_recorded(const json_t *step)

@@ -4,9 +4,12 @@
  * Method: two queue pairs of one device; each case makes one condition false, visits, and then turns. */
 #include "dev_world.h"
 
+#include "dev/sq_visit.h"
 #include "net/port.h"
 #include "obj/device.h"
 #include "obj/qp.h"
+#include "xport/requester.h"
+#include "xport/responder.h"
 
 struct rig { struct host *h; struct end *a, *b; };
 
@@ -34,6 +37,12 @@ static bool visit(struct rig *r, struct end *e)
 {
 	be32_store_release(&e->dbrec[SMX_DBREC_SND], e->pi & 0xffff);
 	return smx_dev_visit_sq(r->h->dev, e->qp);
+}
+
+static bool visit_alone(struct rig *r, struct end *e)
+{
+	be32_store_release(&e->dbrec[SMX_DBREC_SND], e->pi & 0xffff);
+	return smx_sq_visit_alone(r->h->dev, e->qp);
 }
 
 /* The doorbell of what a visit left. */
@@ -101,6 +110,81 @@ static void inline_data_is_written(void **state)
 	rig_free(&r);
 }
 
+static void messages_meet_their_receives(void **state)
+{
+	struct rig r = rig_new();
+	struct smx_cqe64 *cqe = (void *)r.h->cq_buf;
+	be32 imm = to_be32(0x11223344);
+
+	(void)state;
+	post_recv(r.h, r.b, 0x9000, 64);
+	post_recv(r.h, r.b, 0x9100, 0);
+	put(r.h, r.a, SMX_OP_SEND, 0x40, 0, 50);
+	put(r.h, r.a, SMX_OP_RDMA_WRITE_IMM, 0x80, 0x8000, 20);
+	memcpy(&last_ctrl(r.a)->imm, &imm, sizeof(imm));
+	assert_true(visit_alone(&r, r.a));
+	expect_cqe(r.h, SMX_CQE_RESP_SEND, 0);
+	expect_cqe(r.h, SMX_CQE_REQ, 0);
+	expect_cqe(r.h, SMX_CQE_RESP_WR_IMM, 0);
+	expect_cqe(r.h, SMX_CQE_REQ, 0);
+	expect_cqe(r.h, SMX_CQE_INVALID, 0);
+	assert_int_equal(from_be32(cqe[0].byte_cnt), 50);
+	assert_int_equal(from_be32(cqe[2].imm_inval_pkey), 0x11223344);
+	assert_memory_equal(r.h->mem + 0x9000, r.h->mem + 0x40, 50);
+	assert_memory_equal(r.h->mem + 0x8000, r.h->mem + 0x80, 20);
+	assert_int_equal(r.a->qp->req->next_psn, r.b->qp->resp->one->epsn);
+	rig_free(&r);
+}
+
+/* They change more than their own queue pair. */
+static void beside_others_messages_are_left_to_the_turn(void **state)
+{
+	struct rig r = rig_new();
+
+	(void)state;
+	post_recv(r.h, r.b, 0x9000, 64);
+	put(r.h, r.a, SMX_OP_SEND, 0, 0, 8);
+	last_ctrl(r.a)->fm_ce_se = 0;
+	expect_left(&r, SMX_CQE_RESP_SEND, 0);
+	rig_free(&r);
+}
+
+static void messages_that_wake_somebody_are_left_to_the_turn(void **state)
+{
+	struct rig r = rig_new();
+
+	(void)state;
+	post_recv(r.h, r.b, 0x9000, 64);
+	put(r.h, r.a, SMX_OP_SEND, 0, 0, 8);
+	last_ctrl(r.a)->fm_ce_se = 0;
+	smx_dev_arm_cq(r.h->dev, r.h->cq, 0);
+	assert_false(visit_alone(&r, r.a));
+	expect_cqe(r.h, SMX_CQE_INVALID, 0);
+	ring_and_turn(&r, r.a);
+	expect_cqe(r.h, SMX_CQE_RESP_SEND, 0);
+	assert_int_equal(r.h->cq_events, 1);
+	rig_free(&r);
+}
+
+/* Of its two completions the first takes the last place: the turn sees to what the other is lost for. */
+static void a_message_whose_own_completion_is_lost_takes_a_turn(void **state)
+{
+	struct rig r = rig_new();
+
+	(void)state;
+	post_recv(r.h, r.b, 0x9000, 64);
+	put(r.h, r.a, SMX_OP_SEND, 0, 0, 8);
+	fill_queue(&r);
+	r.h->cq->room = 1;
+	assert_false(visit_alone(&r, r.a));
+	assert_int_equal(r.h->cq->pi, 1);
+	assert_true(smx_dev_is_ready(r.h->dev));
+	smx_dev_turn(r.h->dev);
+	assert_int_equal(smx_qp_state(r.a->qp), IBV_QPS_ERR);
+	assert_int_equal(r.h->event_count, 2);
+	rig_free(&r);
+}
+
 static void the_queue_goes_on_behind_a_visit(void **state)
 {
 	struct rig r = rig_new();
@@ -125,15 +209,15 @@ static void a_visit_ends_before_the_first_request_that_it_cannot_do(void **state
 	struct rig r = rig_new();
 
 	(void)state;
-	post_recv(r.h, r.b, 0x9000, 64);
 	put(r.h, r.a, SMX_OP_RDMA_WRITE, 0, 0x8000, 8);
-	put(r.h, r.a, SMX_OP_SEND, 0, 0, 8);
+	put(r.h, r.a, SMX_OP_SEND, 0, 0, 8);	/* there is no receive */
 	put(r.h, r.a, SMX_OP_RDMA_WRITE, 8, 0x8008, 8);
 	r.h->mem[0x8008] = 0xee;
 	assert_false(visit(&r, r.a));
 	expect_cqe(r.h, SMX_CQE_REQ, 0);
 	expect_cqe(r.h, SMX_CQE_INVALID, 0);
 	assert_int_equal(r.h->mem[0x8008], 0xee);
+	post_recv(r.h, r.b, 0x9000, 64);
 	ring_and_turn(&r, r.a);
 	expect_cqe(r.h, SMX_CQE_RESP_SEND, 0);
 	expect_cqe(r.h, SMX_CQE_REQ, 0);
@@ -343,11 +427,69 @@ static void the_time_is_that_of_the_visit(void **state)
 	rig_free(&r);
 }
 
+static bool serve(struct rig *r, struct end *e)
+{
+	be32_store_release(&e->dbrec[SMX_DBREC_SND], e->pi & 0xffff);
+	return smx_dev_serve_sq(r->h->dev, e->qp);
+}
+
+/* Messages and errors, too. */
+static void who_is_alone_does_all_that_is_about_the_queue_pair(void **state)
+{
+	struct rig r = rig_new();
+
+	(void)state;
+	post_recv(r.h, r.b, 0x9000, 64);
+	put(r.h, r.a, SMX_OP_RDMA_WRITE, 0, 0x8000, 8);
+	put(r.h, r.a, SMX_OP_SEND, 0, 0, 8);
+	put(r.h, r.a, SMX_OP_ATOMIC_FA, 0xf000, 0xa000, 8);
+	assert_true(serve(&r, r.a));
+	expect_cqe(r.h, SMX_CQE_REQ, 0);
+	expect_cqe(r.h, SMX_CQE_RESP_SEND, 0);
+	expect_cqe(r.h, SMX_CQE_REQ, 0);
+	expect_cqe(r.h, SMX_CQE_REQ, 0);
+	put(r.h, r.a, SMX_OP_RDMA_WRITE, 0, MEM, 8);
+	assert_true(serve(&r, r.a));
+	expect_cqe(r.h, SMX_CQE_REQ_ERR, 0x13);
+	assert_int_equal(smx_dev_turn(r.h->dev), UINT64_MAX);
+	expect_cqe(r.h, SMX_CQE_INVALID, 0);
+	rig_free(&r);
+}
+
+static void what_waits_or_is_about_others_is_left_to_the_turn(void **state)
+{
+	struct rig r = rig_new();
+	uint32_t bell = 1;
+
+	(void)state;
+	r.h->dev->port->bell = &bell;
+	put(r.h, r.a, SMX_OP_RDMA_WRITE, 0, 0x8000, 8);
+	assert_false(serve(&r, r.a));
+	expect_cqe(r.h, SMX_CQE_INVALID, 0);
+	r.h->dev->port->bell = NULL;
+	put(r.h, r.a, SMX_OP_SEND, 0, 0, 8);	/* there is no receive */
+	assert_false(serve(&r, r.a));
+	expect_cqe(r.h, SMX_CQE_REQ, 0);
+	expect_cqe(r.h, SMX_CQE_INVALID, 0);
+	/* Its wait is the turn's to watch. */
+	smx_dev_ring_sq(r.h->dev, r.a->qp);
+	assert_true(smx_dev_turn(r.h->dev) < UINT64_MAX);
+	post_recv(r.h, r.b, 0x9000, 64);
+	smx_dev_turn(r.h->dev);
+	expect_cqe(r.h, SMX_CQE_RESP_SEND, 0);
+	expect_cqe(r.h, SMX_CQE_REQ, 0);
+	rig_free(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(writes_and_reads_are_done_in_order_and_completed),
 		cmocka_unit_test(inline_data_is_written),
+		cmocka_unit_test(messages_meet_their_receives),
+		cmocka_unit_test(beside_others_messages_are_left_to_the_turn),
+		cmocka_unit_test(messages_that_wake_somebody_are_left_to_the_turn),
+		cmocka_unit_test(a_message_whose_own_completion_is_lost_takes_a_turn),
 		cmocka_unit_test(the_queue_goes_on_behind_a_visit),
 		cmocka_unit_test(a_visit_ends_before_the_first_request_that_it_cannot_do),
 		cmocka_unit_test(errors_are_left_to_the_turn),
@@ -360,6 +502,8 @@ int main(void)
 		cmocka_unit_test(a_device_that_is_watched_or_not_still_is_turned),
 		cmocka_unit_test(long_requests_and_long_rows_of_them_are_a_turns),
 		cmocka_unit_test(the_time_is_that_of_the_visit),
+		cmocka_unit_test(who_is_alone_does_all_that_is_about_the_queue_pair),
+		cmocka_unit_test(what_waits_or_is_about_others_is_left_to_the_turn),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -397,7 +397,7 @@ static void response_data_in_the_cqe_goes_to_the_request(void **state)
 		struct ibv_sge sge[3] = { { (uintptr_t)a, 5, 1 }, { 0, 0, 0 }, { (uintptr_t)b, 27, 1 } };
 		struct ibv_wc wc[2];
 
-		w->qp.sq.cur_post = w->qp.sq.tail_bb = start;
+		world_sq_at(w, start, 0);
 		ibv_wr_start(&w->qp.ex);
 		ibv_wr_rdma_read(&w->qp.ex, 1, 2);
 		ibv_wr_set_sge_list(&w->qp.ex, 3, sge);

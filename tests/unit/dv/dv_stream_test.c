@@ -9,7 +9,8 @@ enum { STREAMS = 4, ROUNDS = 20000 };
 static struct world *world_dci(uint32_t max_wr)
 {
 	struct ibv_qp_cap cap = { .max_send_wr = max_wr, .max_send_sge = 1 };
-	struct world *w = world_new(SMX_DV_DCI, IBV_QP_EX_WITH_SEND, MLX5DV_QP_EX_WITH_MEMCPY, &cap);
+	struct world *w = world_new(SMX_DV_DCI, IBV_QP_EX_WITH_SEND,
+				    MLX5DV_QP_EX_WITH_MEMCPY | MLX5DV_QP_EX_WITH_RAW_WQE, &cap);
 
 	w->qp.has_streams = true;
 	return w;
@@ -98,6 +99,26 @@ static void memcpy_is_of_stream_0(void **state)
 	world_free(w);
 }
 
+static void a_raw_request_is_of_the_stream_that_it_names(void **state)
+{
+	struct world *w = world_dci(8);
+	struct smx_wqe_ctrl raw[4] = { { .qpn_ds = to_be32(4), .dci_stream = to_be16(2) } };
+	(void)state;
+
+	assert_int_equal(post(w, 1, 10), 0);
+	ibv_wr_start(&w->qp.ex);
+	w->qp.ex.wr_id = 11;
+	mlx5dv_wr_raw_wqe(&w->qp.dv, raw);		/* one block */
+	assert_int_equal(ibv_wr_complete(&w->qp.ex), 0);
+	assert_int_equal(post(w, 2, 12), 0);
+	assert_int_equal(complete(w, 3), 12);		/* stream 2, the raw one with it */
+	assert_int_equal(w->qp.sq.tail, 0);
+	assert_int_equal(complete(w, 0), 10);
+	assert_int_equal(w->qp.sq.tail, 3);
+	assert_int_equal(w->qp.sq.tail_bb, 5);
+	world_free(w);
+}
+
 /* A CQE that no outstanding request explains does not move anything. */
 static void a_stray_completion_frees_nothing(void **state)
 {
@@ -121,8 +142,7 @@ static void random_orders_agree_with_the_model(void **state)
 	(void)state;
 
 	assert_true(cap < SMX_COUNT(model));
-	w->qp.sq.cur_post = w->qp.sq.tail_bb = 0xffffffc0;	/* soon past both ends of the counters */
-	w->qp.sq.head = w->qp.sq.tail = 0;
+	world_sq_at(w, 0xffffffc0, 0);	/* soon past both ends of the counters */
 	for (int round = 0; round < ROUNDS; round++) {
 		uint32_t pick, at;
 
@@ -163,6 +183,7 @@ int main(void)
 		cmocka_unit_test(a_completion_covers_the_earlier_of_its_stream_only),
 		cmocka_unit_test(memcpy_is_of_stream_0),
 		cmocka_unit_test(a_stray_completion_frees_nothing),
+		cmocka_unit_test(a_raw_request_is_of_the_stream_that_it_names),
 		cmocka_unit_test(random_orders_agree_with_the_model),
 	};
 

@@ -38,6 +38,7 @@ struct world {
 	uint8_t *buf, *srq_buf;
 	uint8_t cq_buf[WORLD_CQES * 128];
 	uint8_t cq_uar[64];
+	uint8_t bf_reg[2 * 256];
 	uint32_t pi;			/* CQEs written */
 	uint32_t rung_sq, rung_rq, rung_srq, idle_calls, armed;
 	bool (*on_idle)(struct world *w);
@@ -115,6 +116,7 @@ static inline struct world *world_new(enum smx_dv_qp_kind kind, uint64_t send_op
 	qp->rq.max_gs = s.rq_max_gs;
 	qp->rq.wr_id = calloc(s.rq_wqe_count + 1, sizeof(*qp->rq.wr_id));
 	qp->dbrec = (be32 *)w->qp_dbrec;
+	qp->bf = (struct smx_dv_bf){ .reg = w->bf_reg, .uuarn = 1, .buf_bytes = 256 };
 	qp->refusals = &w->log;
 	qp->ring_sq = world_ring_sq;
 	qp->ring_rq = world_ring_rq;
@@ -124,6 +126,15 @@ static inline struct world *world_new(enum smx_dv_qp_kind kind, uint64_t send_op
 	assert_int_equal(smx_dv_table_set(&w->qps, WORLD_QPN, qp), 0);
 	world_cq(w, 64);
 	return w;
+}
+
+/* The queue as it is when so many requests were posted, which ended before block at, and all are complete. */
+static inline void world_sq_at(struct world *w, uint32_t at, uint32_t head)
+{
+	struct smx_dv_sq *sq = &w->qp.sq;
+
+	sq->cur_post = sq->posted_bb = sq->tail_bb = at;
+	sq->head = sq->wr.head = sq->wr.limit = sq->tail = head;
 }
 
 static inline struct world *world_rc(void)

@@ -183,7 +183,7 @@ static void an_sge_that_is_too_long_takes_neither_a_block_nor_the_fence(void **s
 	assert_int_equal(w->qp.sq.head, 1);
 	assert_int_equal(w->qp.sq.cur_post, 2);
 	assert_int_equal(w->qp.sq.fm_cache, SMX_CTRL_SMALL_FENCE);
-	assert_ptr_equal(w->qp.sq.wr.last.ctrl, world_wqe(w, 0));	/* the doorbell's bytes are its */
+	assert_ptr_equal(w->qp.sq.wr.last, world_wqe(w, 0));	/* the doorbell's bytes are its */
 	world_free(w);
 }
 

@@ -4,6 +4,8 @@
  * The bytes of well-formed requests are proven by tests/vectors. */
 #include "dv_world.h"
 
+#include "dv/wqe_build.h"
+
 static void flags(struct world *w, unsigned int f)
 {
 	w->qp.ex.wr_flags = f;
@@ -86,7 +88,7 @@ static void every_wqe_of_a_signed_queue_is_signed_when_it_is_rung(void **state)
 	assert_int_equal(ibv_wr_complete(ex), 0);
 	assert_int_equal(smx_dv_post_send(&ex->qp_base, wr, &bad), 0);
 	assert_int_equal(w->qp.sq.cur_post, 2 + 1 + 1 + 2);
-	for (uint32_t at = 0; at != w->qp.sq.cur_post; at = w->qp.sq.slot[at].bb_next)
+	for (uint32_t at = 0; at != w->qp.sq.cur_post; at += smx_wqe_blocks(smx_wqe_ds(world_wqe(w, at))))
 		assert_int_equal(xor_of(w, at), 0xff);
 	world_free(w);
 }
@@ -98,7 +100,7 @@ static void the_index_wraps_at_16_bits(void **state)
 	struct ibv_wc wc;
 	(void)state;
 
-	w->qp.sq.cur_post = w->qp.sq.tail_bb = 0xfffe;
+	world_sq_at(w, 0xfffe, 0);
 	for (uint32_t i = 0; i < 4; i++) {
 		uint32_t at = 0xfffe + i;
 
@@ -132,8 +134,7 @@ static void long_requests_wrap(void **state)
 		const struct smx_wqe_repeat_block *head;
 		const struct smx_wqe_repeat_ent *e;
 
-		w->qp.sq.cur_post = w->qp.sq.tail_bb = start;
-		w->qp.sq.head = w->qp.sq.tail = 0;
+		world_sq_at(w, start, 0);
 		ibv_wr_start(&w->qp.ex);
 		flags(w, IBV_SEND_INLINE);
 		mlx5dv_wr_mr_interleaved(&w->qp.dv, &mkey.dv, IBV_ACCESS_LOCAL_WRITE, 3, 2, ent);
@@ -490,6 +491,28 @@ static void an_aborted_batch_never_was(void **state)
 	world_free(w);
 }
 
+static void a_failure_ends_with_its_batch(void **state)
+{
+	struct world *w = world_rc();
+	(void)state;
+
+	ibv_wr_start(&w->qp.ex);
+	ibv_wr_set_sge(&w->qp.ex, 1, 2, 3);
+	ibv_wr_abort(&w->qp.ex);
+	assert_int_equal(world_write(w, 1), 0);
+	ibv_wr_start(&w->qp.ex);
+	ibv_wr_set_sge(&w->qp.ex, 1, 2, 3);
+	assert_int_equal(ibv_wr_complete(&w->qp.ex), EINVAL);
+	assert_int_equal(world_write(w, 2), 0);
+	ibv_wr_start(&w->qp.ex);
+	ibv_wr_set_sge(&w->qp.ex, 1, 2, 3);
+	ibv_wr_start(&w->qp.ex);	/* refused, and the batch before is gone */
+	assert_int_equal(ibv_wr_complete(&w->qp.ex), EINVAL);
+	assert_int_equal(world_write(w, 3), 0);
+	assert_int_equal(w->qp.sq.cur_post, 3);
+	world_free(w);
+}
+
 static void an_empty_batch_rings_nothing(void **state)
 {
 	struct world *w = world_rc();
@@ -786,7 +809,7 @@ static void a_queue_that_was_reset_takes_no_more_than_it_has(void **state)
 	uint32_t posted = 0;
 	(void)state;
 
-	w->qp.sq.head = w->qp.sq.tail = 1000;
+	world_sq_at(w, 0, 1000);
 	assert_int_equal(world_write(w, 1), 0);
 	smx_dv_qp_reset(&w->qp);
 	while (posted <= w->qp.sq.max_post && !world_write(w, 1))
@@ -805,6 +828,7 @@ int main(void)
 		cmocka_unit_test(only_the_first_failure_is_told),
 		cmocka_unit_test(calls_outside_a_batch_are_refused),
 		cmocka_unit_test(an_aborted_batch_never_was),
+		cmocka_unit_test(a_failure_ends_with_its_batch),
 		cmocka_unit_test(room_that_comes_back_inside_a_batch_is_seen),
 		cmocka_unit_test(every_wqe_of_a_signed_queue_is_signed_when_it_is_rung),
 		cmocka_unit_test(an_empty_batch_rings_nothing),

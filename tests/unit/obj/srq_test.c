@@ -285,6 +285,45 @@ static void long_lists_are_cut(void **state)
 	free(r);
 }
 
+/* Looked at as often as one likes, it is the same, and whoever finds a broken queue says nothing. */
+static void looking_takes_nothing(void **state)
+{
+	static uint8_t buf[COUNT * STRIDE];
+	static uint32_t dbrec[2];
+	struct smx_rq rq = { .buf = buf, .wqe_count = COUNT, .stride_bytes = STRIDE, .dbrec = dbrec };
+	struct queue *q = queue_new(1);
+	struct smx_recv *r = recv_new();
+	(void)state;
+
+	assert_false(smx_srq_peek(q->srq, r));
+	assert_false(smx_rq_peek(&rq, r));
+	post(q, 2, 7);
+	post(q, 1, 8);
+	write_segs(buf, 2, SEGS + 1, 7);
+	be32_store_release(dbrec, 2);
+	for (int again = 0; again < 3; again++) {
+		assert_true(smx_srq_peek(q->srq, r));
+		expect_recv(r, 0, 2, 7);
+		assert_true(smx_rq_peek(&rq, r));
+		expect_recv(r, 0, 2, 7);
+	}
+	assert_int_equal(q->w->async_events, 0);
+	smx_srq_pass(&q->w->dev, q->srq);
+	assert_int_equal(q->w->async_events, 0);
+	assert_true(smx_srq_take(&q->w->dev, q->srq, r));
+	expect_recv(r, 1, 1, 8);
+	assert_int_equal(q->w->async_type, IBV_EVENT_SRQ_LIMIT_REACHED);
+	be32_store_release(q->dbrec, COUNT + 3);
+	be32_store_release(dbrec, COUNT + 1);
+	assert_false(smx_srq_peek(q->srq, r));
+	assert_false(smx_rq_peek(&rq, r));
+	assert_int_equal(q->w->async_events, 1);
+	assert_false(q->srq->error);
+	assert_false(rq.error);
+	free(r);
+	queue_free(q);
+}
+
 static void ring_receives(void **state)
 {
 	static uint8_t buf[COUNT * STRIDE];
@@ -334,7 +373,7 @@ int main(void)
 		cmocka_unit_test(limit_event_comes_once_for_each_arm),
 		cmocka_unit_test(broken_lists_are_an_event_not_an_access),
 		cmocka_unit_test(creation_and_destruction_are_checked),
-		cmocka_unit_test(ring_receives),
+		cmocka_unit_test(ring_receives), cmocka_unit_test(looking_takes_nothing),
 		cmocka_unit_test(long_lists_are_cut),
 	};
 

@@ -164,6 +164,57 @@ static void fails_receives_with_bad_keys(void **state)
 	}
 }
 
+/* A payload in another process; what lies behind it cannot be read. */
+struct far { struct smx_pull pull; uint8_t bytes[100]; };
+
+static enum smx_pulled far_fetch(struct smx_pull *pull, void *to, uint64_t n, uint64_t *done)
+{
+	struct far *far = container_of(pull, struct far, pull);
+
+	*done = n;
+	if (n > sizeof(far->bytes) - pull->off)
+		return SMX_PULL_SOURCE;
+	memcpy(to, far->bytes + pull->off, n);
+	pull->off += n;
+	return SMX_PULLED;
+}
+
+/* The payload is fetched before the key is looked at, and once more when it is found to be none. */
+static void fetches_again_what_it_refuses(void **state)
+{
+	struct rig *r = rig_open(SMX_QP_RC, RIG_ALL);
+	struct smx_frame f = rig_frame(r, SMX_FRAME_SEND, 100);
+	struct far far = { .pull = { .fetch = far_fetch }, .bytes = "far away" };
+
+	(void)state;
+	f.flat = NULL;
+	f.pull = &far.pull;
+	f.has_invalidate = true;
+	f.imm = r->key;		/* of a region, which nobody else may invalidate */
+	rig_post_recv(r, r->key, 512, 128);
+	rig_deliver(r, f);
+	rig_expect_nak(r, SMX_AETH_NAK_ACCESS, RIG_PSN, SMX_CHECK_REMOTE_INVALIDATE);
+	rig_expect_error_cqe(r, SMX_CHECK_FLUSH_CURRENT);
+	assert_string_equal((char *)r->mem + 512, "far away");
+	rig_close(r);
+}
+
+static void refuses_a_write_that_is_not_as_long_as_it_says(void **state)
+{
+	struct rig *r = rig_open(SMX_QP_RC, RIG_ALL);
+	struct smx_frame f = rig_frame(r, SMX_FRAME_WRITE, 100);
+
+	(void)state;
+	f.has_imm = true;
+	f.dma_length = 200;
+	rig_post_recv(r, r->key, 512, 128);
+	rig_deliver(r, f);
+	rig_expect_nak(r, SMX_AETH_NAK_INVALID, RIG_PSN, SMX_CHECK_REMOTE_LENGTH);
+	rig_expect_error_cqe(r, SMX_CHECK_FLUSH_BEHIND);
+	rig_expect_written(r, 0, 0);
+	rig_close(r);
+}
+
 static void asks_to_wait_where_no_receive_is(void **state)
 {
 	static const struct { enum smx_frame_op op; bool imm; } ops[] = {
@@ -560,6 +611,8 @@ int main(void)
 		cmocka_unit_test(completes_each_kind),
 		cmocka_unit_test(stores_what_fits),
 		cmocka_unit_test(fails_receives_with_bad_keys),
+		cmocka_unit_test(refuses_a_write_that_is_not_as_long_as_it_says),
+		cmocka_unit_test(fetches_again_what_it_refuses),
 		cmocka_unit_test(asks_to_wait_where_no_receive_is),
 		cmocka_unit_test(takes_a_message_in_parts),
 		cmocka_unit_test(flushes_the_receive_in_progress_first),

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What a visit and a turn share. */
+#ifndef SMX_DEV_SQ_VISIT_H
+#define SMX_DEV_SQ_VISIT_H
+
+#include "net/port.h"
+#include "obj/qp.h"
+
+/* Is a turn free of anything but what is rung and what is due? */
+static inline bool smx_dev_is_quiet(const struct smx_dev *dev)
+{
+	return dev->attr.direct && !dev->watched_err && smx_port_is_still(dev->port);
+}
+
+/* A visit by who is alone. RETURN false when some of what was rung, or all, is left. */
+bool smx_sq_visit_alone(const struct smx_dev *dev, struct smx_qp *qp);
+
+#endif
