@@ -183,6 +183,11 @@ void smx_dev_ring_srq(struct smx_dev *dev, struct smx_srq *srq)
 		smx_req_receive_posted(dev, NULL, srq);
 }
 
+bool smx_dev_awaits_receive(const struct smx_dev *dev, const struct smx_qp *qp)
+{
+	return dev->rnr_waiting || dev->ready_head || (qp && qp->state == IBV_QPS_ERR);
+}
+
 void smx_dev_arm_cq(struct smx_dev *dev, struct smx_cq *cq, uint32_t arm_word)
 {
 	cq->arm_word = arm_word;

@@ -51,6 +51,9 @@ bool smx_dev_serve_sq(struct smx_dev *dev, struct smx_qp *qp);
  * with others of its kind. */
 bool smx_dev_visit_sq(const struct smx_dev *dev, struct smx_qp *qp);
 
+/* Has a receive that was posted, to qp where it is not NULL, to be rung for? */
+bool smx_dev_awaits_receive(const struct smx_dev *dev, const struct smx_qp *qp);
+
 /* Does what is due: fetches and executes WQEs, moves frames, fires timers. Bounded by the budget.
  * RETURN when to call again, in now() nanoseconds: 0 for at once, UINT64_MAX for when rung. */
 uint64_t smx_dev_turn(struct smx_dev *dev);

@@ -357,11 +357,32 @@ static inline bool visit(struct smx_qp *qp)
 	return all;
 }
 
+/* RETURN whether nobody waits for the receives that were posted. One thread alone finds out as fast by the lock. */
+static bool is_unawaited(const struct smx_ring *ring)
+{
+	const struct smx_qp *qp = ring->kind == SMX_RING_RQ ? ring->obj : NULL;
+	struct smx_visitor *v = __libc_single_threaded ? NULL : smx_visitor_enter();
+	bool unawaited;
+
+	if (!v)
+		return false;
+	unawaited = !smx_engine.watched && !raised && !smx_dev_awaits_receive(smx_engine.dev, qp);
+	smx_visitor_leave(v);
+	return unawaited;
+}
+
+static bool visit_for(const struct smx_ring *ring)
+{
+	if (ring->kind == SMX_RING_SQ)
+		return visit(ring->obj);
+	return ring->kind != SMX_RING_CQ && is_unawaited(ring);
+}
+
 void smx_engine_ring(struct smx_ring *ring)
 {
 	bool left = false;
 
-	if (ring->kind == SMX_RING_SQ && visit(ring->obj))
+	if (visit_for(ring))
 		return;
 	if (try_enter())
 		ring_device(ring);

@@ -393,12 +393,46 @@ static void error_meanwhile(const void *arg)
 	}
 }
 
+static void *post_one_receive(void *q)
+{
+	t_recv(q, 7, t_sge(&mem, 0, 64));
+	return NULL;
+}
+
+static void post_from_a_thread(struct t_qp *q)
+{
+	pthread_t thread;
+
+	MUST(!pthread_create(&thread, NULL, post_one_receive, q), "pthread_create");
+	pthread_join(thread, NULL);
+}
+
+/* A sender waits for one, and in ERR one is flushed. */
+static void awaited_receives(const void *arg)
+{
+	struct t_spec spec = { 0 };
+	struct t_pair p = t_pair(env, &spec);
+	struct t_op o = t_op(IBV_WR_SEND, 1, t_sge(&mem, 0, 64));
+	struct ibv_qp_attr err = { .qp_state = IBV_QPS_ERR };
+
+	(void)arg;
+	EXPECT_EQ(t_post(&p.a, &o), 0, "ibv_wr_complete");
+	post_from_a_thread(&p.b);
+	T_DONE(p.b.rcq, 7, IBV_WC_RECV);
+	T_DONE(p.a.scq, 1, IBV_WC_SEND);
+	MUST(!ibv_modify_qp(p.b.qp, &err, IBV_QP_STATE), "ibv_modify_qp");
+	post_from_a_thread(&p.b);
+	T_FAILED(p.b.rcq, 7, T_FLUSH);
+	t_pair_free(&p);
+}
+
 int main(void)
 {
 	env = t_open();
 	mem = t_buf(env, 1 << 16, T_ALL);
 	t_case("a shared receive queue", shared_receives, NULL);
 	t_case("a receive queue of its own", own_receives, NULL);
+	t_case("receives that are awaited", awaited_receives, NULL);
 	t_case("four streams of one DCI", streams, NULL);
 	t_case("one CQ polled, waited for and resized", one_completion_queue, NULL);
 	t_case("to ERR while posting", error_meanwhile, NULL);
