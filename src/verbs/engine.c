@@ -357,12 +357,10 @@ static inline bool visit(struct smx_qp *qp)
 	return all;
 }
 
-void smx_engine_ring(struct smx_ring *ring)
+static __attribute__((noinline)) void ring_inside(struct smx_ring *ring)
 {
 	bool left = false;
 
-	if (ring->kind == SMX_RING_SQ && visit(ring->obj))
-		return;
 	if (try_enter())
 		ring_device(ring);
 	else if (leave_ring(ring))
@@ -377,6 +375,12 @@ void smx_engine_ring(struct smx_ring *ring)
 	if (ring->kind == SMX_RING_CQ && smx_engine.deaf)
 		listen_again();
 	leave();
+}
+
+void smx_engine_ring(struct smx_ring *ring)
+{
+	if (ring->kind != SMX_RING_SQ || !visit(ring->obj))
+		ring_inside(ring);
 }
 
 void smx_engine_enter(void)
