@@ -328,19 +328,13 @@ static inline void begin_turn(struct smx_dev *dev)
 	dev->budget_bytes = (int64_t)dev->attr.turn_budget_bytes;
 }
 
-/* The part of a turn that is about one queue pair. RETURN false when more than that is to be done now. */
-static __attribute__((noinline)) bool run_alone(struct smx_dev *dev, struct smx_qp *qp)
+bool smx_dev_run_alone(struct smx_dev *dev, struct smx_qp *qp)
 {
 	begin_turn(dev);
 	if (smx_req_run(dev, qp))
 		smx_req_kick(dev, qp);
 	dev->now_known = false;
 	return !dev->ready_head && !dev->timers && smx_dev_is_quiet(dev);
-}
-
-bool smx_dev_serve_sq(struct smx_dev *dev, struct smx_qp *qp)
-{
-	return smx_dev_is_quiet(dev) && (smx_sq_visit_alone(dev, qp) || run_alone(dev, qp));
 }
 
 uint64_t smx_dev_turn(struct smx_dev *dev)

@@ -15,7 +15,8 @@
 #include "xport/direct_here.h"
 
 enum {
-	/* After this many bytes, each request counted as SMX_WQE_COST_BYTES more, the rest is a turn's. */
+	/* After this many bytes, or a turn's budget, each request counted as SMX_WQE_COST_BYTES more, the rest is a
+	 * turn's. */
 	VISIT_BYTES = 128 << 10,
 };
 
@@ -128,7 +129,7 @@ static inline uint32_t visit_next(const struct smx_dev *dev, struct smx_qp *qp, 
 
 static __attribute__((noinline)) bool visit_all(const struct smx_dev *dev, struct smx_qp *qp, uint32_t end, bool alone)
 {
-	int64_t left = VISIT_BYTES;
+	int64_t budget = (int64_t)dev->attr.turn_budget_bytes, left = budget < VISIT_BYTES ? budget : VISIT_BYTES;
 	uint32_t did;
 
 	while (qp->sq.pi != end) {
@@ -164,11 +165,16 @@ bool smx_dev_visit_sq(const struct smx_dev *dev, struct smx_qp *qp)
 	return all;
 }
 
-bool smx_sq_visit_alone(const struct smx_dev *dev, struct smx_qp *qp)
+bool smx_sq_visit_alone(struct smx_dev *dev, struct smx_qp *qp)
 {
 	bool all = visit_rung(dev, qp, true);
 
 	qp->dev->now_known = false;	/* messages of one visit have one time */
 	/* A completion queue that had room for one may have been to take two. */
 	return all && !dev->ready_head;
+}
+
+bool smx_dev_serve_sq(struct smx_dev *dev, struct smx_qp *qp)
+{
+	return smx_dev_is_quiet(dev) && (smx_sq_visit_alone(dev, qp) || smx_dev_run_alone(dev, qp));
 }

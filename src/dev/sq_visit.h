@@ -13,6 +13,9 @@ static inline bool smx_dev_is_quiet(const struct smx_dev *dev)
 }
 
 /* A visit by who is alone. RETURN false when some of what was rung, or all, is left. */
-bool smx_sq_visit_alone(const struct smx_dev *dev, struct smx_qp *qp);
+bool smx_sq_visit_alone(struct smx_dev *dev, struct smx_qp *qp);
+
+/* The part of a turn that is about one queue pair. RETURN false when more than that is to be done now. */
+bool smx_dev_run_alone(struct smx_dev *dev, struct smx_qp *qp);
 
 #endif

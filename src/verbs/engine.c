@@ -357,11 +357,11 @@ static inline bool visit(struct smx_qp *qp)
 	return all;
 }
 
-/* RETURN whether nobody waits for the receives that were posted. One thread alone finds out as fast by the lock. */
-static bool is_unawaited(const struct smx_ring *ring)
+/* RETURN whether receives were posted that nobody waits for. One thread alone finds out as fast by the lock. */
+static __attribute__((noinline)) bool is_unawaited(const struct smx_ring *ring)
 {
 	const struct smx_qp *qp = ring->kind == SMX_RING_RQ ? ring->obj : NULL;
-	struct smx_visitor *v = __libc_single_threaded ? NULL : smx_visitor_enter();
+	struct smx_visitor *v = ring->kind == SMX_RING_CQ ? NULL : smx_visitor_enter();
 	bool unawaited;
 
 	if (!v)
@@ -371,19 +371,10 @@ static bool is_unawaited(const struct smx_ring *ring)
 	return unawaited;
 }
 
-static bool visit_for(const struct smx_ring *ring)
-{
-	if (ring->kind == SMX_RING_SQ)
-		return visit(ring->obj);
-	return ring->kind != SMX_RING_CQ && is_unawaited(ring);
-}
-
-void smx_engine_ring(struct smx_ring *ring)
+static __attribute__((noinline)) void ring_inside(struct smx_ring *ring)
 {
 	bool left = false;
 
-	if (visit_for(ring))
-		return;
 	if (try_enter())
 		ring_device(ring);
 	else if (leave_ring(ring))
@@ -398,6 +389,13 @@ void smx_engine_ring(struct smx_ring *ring)
 	if (ring->kind == SMX_RING_CQ && smx_engine.deaf)
 		listen_again();
 	leave();
+}
+
+void smx_engine_ring(struct smx_ring *ring)
+{
+	if (ring->kind == SMX_RING_SQ ? visit(ring->obj) : !__libc_single_threaded && is_unawaited(ring))
+		return;
+	ring_inside(ring);
 }
 
 void smx_engine_enter(void)

@@ -411,6 +411,22 @@ static void long_requests_and_long_rows_of_them_are_a_turns(void **state)
 	free(big);
 }
 
+static void a_visit_does_no_more_than_a_turn_may(void **state)
+{
+	struct rig r = rig_new();
+
+	(void)state;
+	r.h->dev->attr.turn_budget_bytes = 1000;
+	put(r.h, r.a, SMX_OP_RDMA_WRITE, 0, 0x8000, 900);
+	put(r.h, r.a, SMX_OP_RDMA_WRITE, 0, 0x9000, 900);
+	assert_false(visit(&r, r.a));
+	expect_cqe(r.h, SMX_CQE_REQ, 0);
+	expect_cqe(r.h, SMX_CQE_INVALID, 0);
+	ring_and_turn(&r, r.a);
+	expect_cqe(r.h, SMX_CQE_REQ, 0);
+	rig_free(&r);
+}
+
 /* Each visit tells the time of its own. */
 static void the_time_is_that_of_the_visit(void **state)
 {
@@ -501,6 +517,7 @@ int main(void)
 		cmocka_unit_test(nothing_passes_a_request_that_is_not_completed),
 		cmocka_unit_test(a_device_that_is_watched_or_not_still_is_turned),
 		cmocka_unit_test(long_requests_and_long_rows_of_them_are_a_turns),
+		cmocka_unit_test(a_visit_does_no_more_than_a_turn_may),
 		cmocka_unit_test(the_time_is_that_of_the_visit),
 		cmocka_unit_test(who_is_alone_does_all_that_is_about_the_queue_pair),
 		cmocka_unit_test(what_waits_or_is_about_others_is_left_to_the_turn),
