@@ -48,7 +48,7 @@ static inline void fill_recv(const struct smx_dv_cq *cq, const struct smx_cqe64 
 	wc->vendor_err = 0;
 }
 
-static inline void fill_plain(const struct smx_dv_cq *cq, const struct smx_cqe64 *cqe, uint64_t end, struct ibv_wc *wc)
+SMX_INLINE void fill_plain(const struct smx_dv_cq *cq, const struct smx_cqe64 *cqe, uint64_t end, struct ibv_wc *wc)
 {
 	uint8_t op = smx_cqe_end_op(end);
 
