@@ -109,13 +109,18 @@ static __attribute__((noinline)) int poll_any(struct smx_dv_cq *cq, int num_entr
 	return leave(cq, ci, n);
 }
 
+static __attribute__((noinline)) int poll_again(struct smx_dv_cq *cq, int num_entries, struct ibv_wc *wc)
+{
+	smx_dv_lock(&cq->lock);
+	return poll_any(cq, num_entries, wc, 0, cq->ci);
+}
+
 /* Nothing was there. */
 static __attribute__((noinline)) int poll_empty(struct smx_dv_cq *cq, int num_entries, struct ibv_wc *wc)
 {
 	if (num_entries <= 0 || !cq->idle || !cq->idle(cq))
 		return 0;
-	smx_dv_lock(&cq->lock);
-	return poll_any(cq, num_entries, wc, 0, cq->ci);
+	return poll_again(cq, num_entries, wc);
 }
 
 /* From the start. The caller holds the lock. */
