@@ -153,6 +153,8 @@ __asm__(
 "	jb	5f\n"
 "	cmpb	$0, smx_guard_wide(%rip)\n"
 "	je	5f\n"
+"	prefetcht0 -128(%rsi,%rdx)\n"	/* the end of a short one comes while its beginning does */
+"	prefetcht0 -64(%rsi,%rdx)\n"
 "	testb	$31, %dil\n"
 "	je	10f\n"
 "	vmovdqu	(%rsi), %ymm0\n"		/* up to where stores are aligned */

@@ -97,7 +97,7 @@ static inline void smx_cq_free_in_order(struct smx_dv_sq *sq, uint16_t wqe_count
  * receive of the queue pair's own, with nothing in the CQE that belongs elsewhere. RETURN whether it was; then *wr_id
  * is that of the request, the queue's slot is free again, and cq->cur_tag_flags and cur_wc_opcode are set. The queue
  * pair is looked for each time: it may have been destroyed since the last one, and its number be another's. */
-static inline bool smx_cq_take_plain(struct smx_dv_cq *cq, const struct smx_cqe64 *cqe, uint64_t end, uint64_t *wr_id)
+SMX_INLINE bool smx_cq_take_plain(struct smx_dv_cq *cq, const struct smx_cqe64 *cqe, uint64_t end, uint64_t *wr_id)
 {
 	uint8_t op = smx_cqe_end_op(end);
 	uint16_t counter = smx_cqe_end_counter(end);

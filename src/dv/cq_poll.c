@@ -48,7 +48,7 @@ static inline void fill_recv(const struct smx_dv_cq *cq, const struct smx_cqe64 
 	wc->vendor_err = 0;
 }
 
-static inline void fill_plain(const struct smx_dv_cq *cq, const struct smx_cqe64 *cqe, uint64_t end, struct ibv_wc *wc)
+SMX_INLINE void fill_plain(const struct smx_dv_cq *cq, const struct smx_cqe64 *cqe, uint64_t end, struct ibv_wc *wc)
 {
 	uint8_t op = smx_cqe_end_op(end);
 
@@ -109,13 +109,18 @@ static __attribute__((noinline)) int poll_any(struct smx_dv_cq *cq, int num_entr
 	return leave(cq, ci, n);
 }
 
+static __attribute__((noinline)) int poll_again(struct smx_dv_cq *cq, int num_entries, struct ibv_wc *wc)
+{
+	smx_dv_lock(&cq->lock);
+	return poll_any(cq, num_entries, wc, 0, cq->ci);
+}
+
 /* Nothing was there. */
 static __attribute__((noinline)) int poll_empty(struct smx_dv_cq *cq, int num_entries, struct ibv_wc *wc)
 {
 	if (num_entries <= 0 || !cq->idle || !cq->idle(cq))
 		return 0;
-	smx_dv_lock(&cq->lock);
-	return poll_any(cq, num_entries, wc, 0, cq->ci);
+	return poll_again(cq, num_entries, wc);
 }
 
 /* From the start. The caller holds the lock. */
