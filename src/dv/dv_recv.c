@@ -72,14 +72,16 @@ static inline bool write_wqe(struct smx_dv_qp *qp, const struct ibv_recv_wr *wr,
 	uint32_t slot = index & (rq->wqe_count - 1), lengths = 0;
 	uint8_t *wqe = rq->buf + (size_t)slot * rq->stride_bytes;
 	struct smx_wqe_data *seg = (struct smx_wqe_data *)wqe, *seg_end;
-	const struct ibv_sge *sge = wr->sg_list, *sge_end = sge + wr->num_sge;
+	const struct ibv_sge *sge = wr->sg_list;
+	/* As a number: an empty list may be NULL, to which nothing may be added. */
+	uintptr_t sge_end = (uintptr_t)sge + (size_t)wr->num_sge * sizeof(*sge);
 
 	if (qp->wq_sig) {
 		memset(wqe, 0, rq->stride_bytes);
 		seg += SIG_DS;
 	}
 	seg_end = seg + rq->max_gs;
-	for (; sge < sge_end; sge++) {
+	for (; (uintptr_t)sge < sge_end; sge++) {
 		lengths |= sge->length;
 		if (sge->length)
 			smx_recv_put(seg++, sge);
