@@ -302,6 +302,11 @@ void smx_dev_polled(struct smx_dev *dev, bool polled)
 	dev->port->polled = polled;
 }
 
+void smx_dev_prompt(struct smx_dev *dev, bool prompt)
+{
+	dev->port->prompt = prompt;
+}
+
 bool smx_dev_has_news(const struct smx_dev *dev)
 {
 	const struct smx_port *port = dev->port;

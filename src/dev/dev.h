@@ -58,6 +58,9 @@ uint64_t smx_dev_turn(struct smx_dev *dev);
 bool smx_dev_is_ready(const struct smx_dev *dev);
 /* Turns come all the time from now on, or no longer: until then, what the next one can do as well may wait for it. */
 void smx_dev_polled(struct smx_dev *dev, bool polled);
+/* The next turn is not the program's: its threads may see a completion in the middle of it, and the acknowledgement is
+ * to have left before. */
+void smx_dev_prompt(struct smx_dev *dev, bool prompt);
 /* Would a turn find anything, besides what is due? Costs little. */
 bool smx_dev_has_news(const struct smx_dev *dev);
 

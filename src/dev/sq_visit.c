@@ -46,12 +46,9 @@ static __attribute__((noinline)) bool send_out(struct smx_qp *qp, struct smx_req
 		.opcode = req->opcode, .fm_ce_se = req->fm_ce_se, .rkey = req->rkey, .raddr = req->raddr, .av = req->av,
 		.length = req->sge.length, .sge = &req->sge, .sge_count = 1, .quietly = true,
 	};
-	bool sent;
 
 	memcpy(&m.imm, &smx_sq_ctrl(qp, at)->imm, sizeof(m.imm));
-	sent = smx_direct_send(qp->dev, qp, st, &m);
-	qp->dev->now_known = false;
-	return sent;
+	return smx_direct_send(qp->dev, qp, st, &m);
 }
 
 /* RETURN false when it has to be done otherwise; nothing of it has been done then. */
@@ -170,8 +167,11 @@ bool smx_dev_visit_sq(const struct smx_dev *dev, struct smx_qp *qp)
 
 bool smx_sq_visit_alone(struct smx_dev *dev, struct smx_qp *qp)
 {
+	bool all = visit_rung(dev, qp, true);
+
+	qp->dev->now_known = false;	/* messages of one visit have one time */
 	/* A completion queue that had room for one may have been to take two. */
-	return visit_rung(dev, qp, true) && !dev->ready_head;
+	return all && !dev->ready_head;
 }
 
 bool smx_dev_serve_sq(struct smx_dev *dev, struct smx_qp *qp)

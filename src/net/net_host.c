@@ -437,10 +437,14 @@ static void host_send(struct smx_port *port, struct smx_frame *f)
 	p = link_to(h, f->dst_qpn, &to);
 	if (!p)
 		return;
-	if (!smx_shm_is_ack(f))
+	if (!smx_shm_is_ack(f)) {
 		send_to(h, p, to, f);
-	else if (smx_shm_ack_put(&p->ack, &p->out.lane[SMX_LANE_ANSWERS], f))
+		return;
+	}
+	if (smx_shm_ack_put(&p->ack, &p->out.lane[SMX_LANE_ANSWERS], f))
 		mark_dirty(h, to, SMX_LISTEN_ANSWERS);
+	if (port->prompt)
+		publish_ack(p);
 }
 
 /* May we read that process's memory? Its slot says what we should find. */

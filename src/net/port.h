@@ -109,6 +109,7 @@ struct smx_port {
 	void (*room)(void *arg);	/* with deliver_arg */
 	bool immediate;			/* send() delivers, and poll() has nothing to do unless the bell changed */
 	bool untimed;			/* poll() does not look at now_ns */
+	bool prompt;			/* an acknowledgement leaves when it is sent: it waits for no other */
 	bool polled;			/* poll() is called all the time: what can wait may wait for the next call */
 	uint32_t turns;			/* of the device, counted by it: what is looked at once a turn */
 	uint32_t changes;		/* of bell and linked, and of who is reachable: counted */
@@ -143,6 +144,12 @@ static inline bool smx_port_is_own(const struct smx_port *port, uint32_t qpn)
 	uint32_t block = (qpn & 0xffffff) / SMX_PORT_NUMBERS;
 
 	return port->own && port->own[block / 8] >> block % 8 & 1;
+}
+
+/* Is what is sent to qpn delivered after send() has returned, not within it? */
+static inline bool smx_port_delivers_later(const struct smx_port *port, uint32_t qpn)
+{
+	return port->own ? !smx_port_is_own(port, qpn) : !port->immediate;
 }
 
 #endif

@@ -53,7 +53,7 @@ struct smx_dev_attr {
 	uint64_t turn_budget_bytes;	/* payload moved by one smx_dev_turn() before it returns */
 	uint32_t mtu_bytes;		/* active MTU of the port */
 	uint32_t key_seed;		/* first key tag, so that tests can repeat it */
-	bool direct;		/* one-sided requests within the process need no frame: see xport/direct.h */
+	bool direct;		/* requests within the process need no frame: see xport/direct.h */
 };
 
 enum smx_mkey_kind {

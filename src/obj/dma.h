@@ -147,7 +147,10 @@ static inline void smx_walk_pass(struct smx_walk *w, uint64_t n)
  * in fault; its check tells which side by its role. */
 smx_outcome smx_dma_copy(struct smx_walk *dst, struct smx_walk *src, uint64_t n, uint64_t *done,
 			 struct smx_dma_fault *fault);
-/* The same with flat memory of the device's own on one side. */
+/* Copies n bytes, when all of them are admitted on both sides. RETURN false, without a reason, when they are not and
+ * nothing was written, or when memory under a key is gone. */
+bool smx_dma_copy_all(struct smx_walk *dst, struct smx_walk *src, uint64_t n);
+/* smx_dma_copy() with flat memory of the device's own on one side. */
 smx_outcome smx_dma_read(struct smx_walk *src, void *to, uint64_t n, uint64_t *done, struct smx_dma_fault *fault);
 smx_outcome smx_dma_write(struct smx_walk *dst, const void *from, uint64_t n, uint64_t *done,
 			  struct smx_dma_fault *fault);

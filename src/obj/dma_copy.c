@@ -414,6 +414,36 @@ static __attribute__((noinline)) smx_outcome copy_patterns(struct smx_walk *dst,
 	return check;
 }
 
+bool smx_dma_copy_all(struct smx_walk *dst, struct smx_walk *src, uint64_t n)
+{
+	const struct smx_dev_env *env = &dst->dev->attr.env;
+	struct smx_dma_fault fault;
+	struct side d, s;
+	const void *bad;
+	uint64_t done;
+
+	d.walk = dst;
+	s.walk = src;
+	d.left = s.left = 0;
+	if (fill_side(&s, n, &fault) || fill_side(&d, n, &fault))
+		return false;
+	/* A pattern is admitted as a whole. */
+	if (s.left == n && d.left == n) {
+		while (n) {
+			uint64_t got = copy_batch(env, &d, &s, n, &bad);
+
+			if (!got)
+				return false;
+			n -= got;
+		}
+		return true;
+	}
+	smx_walk_rewind(dst, d.left);
+	smx_walk_rewind(src, s.left);
+	return smx_walk_check(src, n, &fault) == n && smx_walk_check(dst, n, &fault) == n &&
+	       !smx_dma_copy(dst, src, n, &done, &fault) && done == n;
+}
+
 /* The common case: host memory or a key that is not nested. RETURN how many of n bytes lie together
  * at *ptr, 0 where that is not so or not admitted, or at the end. */
 static inline __attribute__((always_inline)) uint64_t flat_run(const struct smx_walk *w,

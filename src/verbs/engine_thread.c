@@ -118,7 +118,9 @@ static bool after_sleep(struct listener *l)
 		l->nap_ns = HOST_NAP_MIN_NS;
 	if (l->nap_ns && !smx_engine.watched && smx_clock_ns() < smx_engine.due_ns)
 		return false;
+	smx_dev_prompt(smx_engine.dev, true);
 	smx_engine_turn();
+	smx_dev_prompt(smx_engine.dev, false);
 	after = smx_dev_arrivals(smx_engine.dev);
 	return before.requests != after.requests || before.answers != after.answers;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "xport/direct_here.h"
+#include "xport/direct_walk.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -282,7 +282,11 @@ bool smx_direct_run(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester
 	j.req = req;
 	j.at = at;
 	st->direct_off = 0;
-	if (!req->length || !smx_direct_address(&j.d, req->av) || !find_target(&j) || !look_at_own(&j, off))
+	if (!req->length || !smx_direct_address(&j.d, req->av))
+		return false;
+	if (!find_target(&j))
+		return smx_direct_walk(dev, qp, st, &j.d);
+	if (!look_at_own(&j, off))
 		return false;
 	if (j.d.right == SMX_MAY_ATOMIC)
 		return run_atomic(&j);

@@ -69,21 +69,27 @@ static bool gather(struct smx_dev *dev, const struct smx_qp *qp, const struct sm
 }
 
 /* What the responder looks at of a frame that has been found to be in order. */
-static void describe(const struct smx_qp *qp, const struct smx_message *m, struct smx_frame *f)
+static inline void describe(const struct smx_qp *qp, const struct smx_message *m, struct smx_frame *f)
 {
-	f->op = m->opcode == SMX_OP_RDMA_WRITE_IMM ? SMX_FRAME_WRITE : SMX_FRAME_SEND;
+	f->op = SMX_FRAME_SEND;
 	f->flags = 0;
 	f->first = f->last = true;
-	f->has_imm = m->opcode == SMX_OP_SEND_IMM || m->opcode == SMX_OP_RDMA_WRITE_IMM;
-	f->has_invalidate = m->opcode == SMX_OP_SEND_INVAL;
 	f->solicited = m->fm_ce_se & SMX_CTRL_SOLICITED;
-	f->imm = f->has_invalidate ? be32toh(m->imm) : m->imm;
+	f->length = m->length;
 	f->src_qpn = qp->qpn;
-	f->va = m->raddr;
-	f->rkey = m->rkey;
-	f->dma_length = f->length = m->length;
 	if (qp->attr.type == SMX_QP_DCI)
 		memcpy(f->sgid, smx_av_source(qp->dev, m->av), sizeof(f->sgid));
+	if (m->opcode == SMX_OP_SEND)
+		return;
+	f->has_imm = m->opcode != SMX_OP_SEND_INVAL;
+	f->has_invalidate = !f->has_imm;
+	f->imm = f->has_imm ? m->imm : be32toh(m->imm);
+	if (m->opcode != SMX_OP_RDMA_WRITE_IMM)
+		return;
+	f->op = SMX_FRAME_WRITE;
+	f->va = m->raddr;
+	f->rkey = m->rkey;
+	f->dma_length = m->length;
 }
 
 bool smx_direct_send(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st, const struct smx_message *m)
@@ -91,6 +97,8 @@ bool smx_direct_send(struct smx_dev *dev, struct smx_qp *qp, struct smx_requeste
 	struct smx_qp *target = find_target(dev, qp, st, m);
 	struct smx_resp_work w;
 	struct smx_frame f;
+	const void *data;
+	uint8_t room[64];
 
 	if (!target || m->length > LONGEST_BYTES || (m->quietly && !smx_cq_is_quiet(target->attr.recv_cq)) ||
 	    !gather(dev, qp, m, &f))
@@ -102,7 +110,10 @@ bool smx_direct_send(struct smx_dev *dev, struct smx_qp *qp, struct smx_requeste
 	w.f = &f;
 	w.srq = target->attr.srq;
 	w.pd = target->attr.pd;
-	return smx_resp_whole(&w);
+	if (!smx_resp_take_whole(&w, room, &data))
+		return false;
+	smx_resp_complete(&w, f.length, data);
+	return true;
 }
 
 bool smx_direct_run_send(struct smx_dev *dev, struct smx_qp *qp, struct smx_requester *st)

@@ -590,13 +590,15 @@ static void note_established(struct smx_dev *dev, struct smx_qp *qp)
 static bool execute_whole(struct smx_resp_work *w)
 {
 	const struct smx_frame *f = w->f;
+	const void *data;
+	uint8_t room[64];
 
 	if (!f->first || !f->last || (f->op != SMX_FRAME_SEND && !(f->op == SMX_FRAME_WRITE && f->has_imm)) ||
-	    !smx_resp_whole(w))
+	    !smx_resp_take_whole(w, room, &data))
 		return false;
 	smx_resp_advance(w, w->packets);
 	w->c->msn = (w->c->msn + 1) & SMX_RESP_PSN_MASK;
-	smx_resp_ack(w);
+	smx_resp_complete_and_ack(w, f->length, data);
 	return true;
 }
 

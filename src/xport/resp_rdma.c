@@ -78,8 +78,9 @@ void smx_resp_write(struct smx_resp_work *w)
 	if (f->last)
 		c->msn = (c->msn + 1) & SMX_RESP_PSN_MASK;
 	if (with_receive)
-		smx_resp_complete(w, c->received, NULL);
-	smx_resp_ack(w);
+		smx_resp_complete_and_ack(w, c->received, NULL);
+	else
+		smx_resp_ack(w);
 }
 
 /* Answers that may be asked for again */

@@ -110,6 +110,17 @@ void smx_resp_complete(struct smx_resp_work *w, uint64_t bytes, const void *inli
 	c->tag.state = SMX_RESP_TAG_NO_LIST;
 }
 
+void smx_resp_complete_and_ack(struct smx_resp_work *w, uint64_t bytes, const void *inline_data)
+{
+	bool ack_first = smx_port_delivers_later(w->dev->port, w->f->src_qpn);
+
+	if (ack_first)
+		smx_resp_ack(w);
+	smx_resp_complete(w, bytes, inline_data);
+	if (!ack_first)
+		smx_resp_ack(w);
+}
+
 static void complete_error(struct smx_dev *dev, struct smx_qp *qp, struct smx_resp_ctx *c,
 			   enum smx_check check, const struct smx_where *where)
 {
@@ -390,15 +401,15 @@ void smx_resp_send(struct smx_resp_work *w)
 		return;
 	smx_resp_advance(w, w->packets);
 	c->received += f->length;
-	c->message = SMX_RESP_IN_SEND;
-	if (f->last) {
-		c->message = SMX_RESP_NO_MESSAGE;
+	c->message = f->last ? SMX_RESP_NO_MESSAGE : SMX_RESP_IN_SEND;
+	if (f->last)
 		c->msn = (c->msn + 1) & SMX_RESP_PSN_MASK;
-		if (c->tag.state == SMX_RESP_TAG_RNDV)
-			smx_resp_tag_rndv(w);
-		else
-			smx_resp_complete(w, c->received, in_cqe ? data : NULL);
+	if (f->last && c->tag.state != SMX_RESP_TAG_RNDV) {
+		smx_resp_complete_and_ack(w, c->received, in_cqe ? data : NULL);
+		return;
 	}
+	if (f->last)
+		smx_resp_tag_rndv(w);
 	smx_resp_ack(w);
 }
 
@@ -475,20 +486,17 @@ static __attribute__((noinline)) bool invalidate_quietly(struct smx_resp_work *w
 	return !smx_mkey_remote_invalidate(w->dev, w->f->imm, w->pd, w->qp->qpn, text, sizeof(text));
 }
 
-bool smx_resp_whole(struct smx_resp_work *w)
+bool smx_resp_take_whole(struct smx_resp_work *w, uint8_t room[64], const void **data)
 {
 	struct smx_frame *f = w->f;
 	struct smx_walk *walk = f->walk;
 	uint64_t off = f->pull ? f->pull->off : walk ? walk->sge_off : 0;
 	uint32_t at = walk ? walk->sge_at : 0;
-	const void *data;
-	uint8_t room[64];
 
 	if (!has_receive(w))
 		return false;
-	if (store_whole(w, room, &data) && (!f->has_invalidate || invalidate_quietly(w))) {
+	if (store_whole(w, room, data) && (!f->has_invalidate || invalidate_quietly(w))) {
 		take_receive(w);
-		smx_resp_complete(w, f->length, data);
 		return true;
 	}
 	/* The payload is read again, from its start. */

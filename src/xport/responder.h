@@ -155,15 +155,19 @@ void smx_resp_replay(struct smx_resp_work *w);	/* a READ or atomic that was exec
 /* Takes a receive. RETURN false when there is none; the frame is dealt with then: RNR, or silence,
  * or an error where the queue itself is broken. */
 bool smx_resp_take(struct smx_resp_work *w);
-/* A message that is here whole, a SEND or a WRITE with immediate that may be carried out: stores it, takes a receive
- * and completes that. RETURN false, with no receive taken and nobody told, where anything speaks against it: what it
- * is, the slower way finds out. */
-bool smx_resp_whole(struct smx_resp_work *w);
+/* A message that is here whole, a SEND or a WRITE with immediate that may be carried out: stores it and takes a
+ * receive, which is to be completed with *data; that lies in room, if anything. RETURN false, with no receive taken and
+ * nobody told, where anything speaks against it: what it is, the slower way finds out. */
+bool smx_resp_take_whole(struct smx_resp_work *w, uint8_t room[64], const void **data);
 void smx_resp_send(struct smx_resp_work *w);
 void smx_resp_datagram(struct smx_dev *dev, struct smx_qp *qp, struct smx_frame *f);
 /* Completes the receive at hand well. bytes: of the message. inline_data: NULL, or what goes into
  * the CQE. */
 void smx_resp_complete(struct smx_resp_work *w, uint64_t bytes, const void *inline_data);
+/* The same, and acknowledges the message: first, where the answer leaves for somewhere else. Who sees the completion
+ * may end the connection at once, by another way, and the answer must not come too late. Within the process it is last,
+ * for it sets the requester going. */
+void smx_resp_complete_and_ack(struct smx_resp_work *w, uint64_t bytes, const void *inline_data);
 /* Completes the receive at hand, if there is one, in error. */
 void smx_resp_abort(struct smx_dev *dev, struct smx_qp *qp, struct smx_resp_ctx *c, enum smx_check check);
 

@@ -78,6 +78,32 @@ static void copies_exactly_the_bytes_of_every_length(void **state)
 	drop(dst);
 }
 
+/* Longer than any copy that is not libc's. */
+static void long_copies_are_whole_and_fail_whole(void **state)
+{
+	enum { LONG = 1 << 20 };
+	uint8_t *src = mmap(NULL, LONG + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *dst = malloc(LONG);
+	const void *fault = NULL;
+
+	start(state);
+	assert_ptr_not_equal(src, MAP_FAILED);
+	assert_non_null(dst);
+	for (size_t i = 0; i < LONG; i++)
+		src[i] = (uint8_t)(i * 7 + (i >> 8));
+	assert_int_equal(munmap(src + LONG, PAGE), 0);
+	for (size_t n = 200000; n <= LONG; n += 70001) {
+		memset(dst, 0xee, LONG);
+		assert_true(smx_guard_copy(dst + 3, src + 8, n - 8, &fault));
+		assert_memory_equal(dst + 3, src + 8, n - 8);
+		assert_int_equal(dst[2], 0xee);
+		assert_false(smx_guard_copy(dst, src + LONG - n + 1, n, &fault));
+		assert_ptr_equal(fault, src + LONG);
+	}
+	munmap(src, LONG);
+	free(dst);
+}
+
 static void names_the_address_at_each_edge(void **state)
 {
 	uint8_t *good = island(PROT_READ | PROT_WRITE), *edge = island(PROT_READ | PROT_WRITE);
@@ -104,6 +130,24 @@ static void names_the_address_at_each_edge(void **state)
 	drop(good);
 	drop(edge);
 	drop(read_only);
+}
+
+/* The vectors of the processor at hand; what one without them does is run too. */
+extern bool smx_guard_wide __attribute__((weak));
+
+static void narrow_vectors_copy_the_same(void **state)
+{
+	bool was;
+
+	if (!&smx_guard_wide || !smx_guard_wide) {
+		skip();
+		return;
+	}
+	was = smx_guard_wide;
+	smx_guard_wide = false;
+	copies_exactly_the_bytes_of_every_length(state);
+	names_the_address_at_each_edge(state);
+	smx_guard_wide = was;
 }
 
 static void a_non_canonical_address_is_named_too(void **state)
@@ -468,7 +512,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(copies_exactly_the_bytes_of_every_length),
+		cmocka_unit_test(long_copies_are_whole_and_fail_whole),
 		cmocka_unit_test(names_the_address_at_each_edge),
+		cmocka_unit_test(narrow_vectors_copy_the_same),
 		cmocka_unit_test(a_non_canonical_address_is_named_too),
 		cmocka_unit_test(a_truncated_mapping_is_a_failed_copy),
 		cmocka_unit_test(a_guarded_call_runs_or_reports),

@@ -315,9 +315,42 @@ static void only_what_is_recalled_is_lost(void **state)
 	}
 }
 
+static void send_ack(void)
+{
+	struct smx_frame f = frame(SMX_TP_RC, 0);
+
+	f.op = SMX_FRAME_ACK;
+	f.syndrome = SMX_AETH_ACK | 0x1f;
+	a.port->ops->send(a.port, &f);
+}
+
+static void an_acknowledgement_waits_for_others_unless_it_is_to_be_prompt(void **state)
+{
+	(void)state;
+	assert_true(offer(SMX_TP_RC, 64));
+	take();
+	a.port->ops->poll(a.port, 0);
+	b.got = 0;
+	send_ack();
+	send_ack();
+	take();
+	assert_int_equal(b.got, 0);
+	a.port->ops->poll(a.port, 0);	/* the end of the turn */
+	take();
+	assert_int_equal(b.got, 1);
+	a.port->prompt = true;
+	for (uint32_t i = 2; i < 4; i++) {
+		send_ack();
+		take();
+		assert_int_equal(b.got, i);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(an_acknowledgement_waits_for_others_unless_it_is_to_be_prompt,
+						make_both, free_both),
 		cmocka_unit_test_setup_teardown(others_do_not_take_the_room_that_one_waits_for,
 						make_both, free_both),
 		cmocka_unit_test_setup_teardown(a_stalled_lane_is_no_reason_to_try_for_ever,

@@ -197,18 +197,20 @@ static void strided_copy_stops_at_the_missing_block(void **state)
 {
 	(void)state;
 
-	for (int n = 1; n <= 2; n++) {
+	for (int k = 0; k < 4; k++) {
+		uint16_t size = k / 2 ? 256 : 8, n = (uint16_t)(k % 2 + 1);
+
 		for (int as_dst = 0; as_dst < 2; as_dst++) {
 			struct world *w = world_new();
 			struct holed h = make_hole(w, 0);
-			uint16_t bytes[2] = { 8, 8 }, stride[2] = { 64, 64 };
-			uint64_t va[2] = { (uintptr_t)h.mem, (uintptr_t)h.mem + 16 }, done;
-			uint32_t turns = (uint32_t)(5 * h.page / 64),
-				 good_turns = (uint32_t)(3 * h.page / 64);
+			uint16_t every = size * 8, bytes[2] = { size, size }, stride[2] = { every, every };
+			uint64_t va[2] = { (uintptr_t)h.mem, (uintptr_t)h.mem + 2u * size }, done;
+			uint32_t turns = (uint32_t)(5 * h.page / every),
+				 good_turns = (uint32_t)(3 * h.page / every);
 			struct smx_mkey *key =
-				strided(w, h.mr, turns, (uint16_t)n, bytes, stride, va);
-			uint64_t total = 8ull * (uint64_t)n * turns,
-				 good = 8ull * (uint64_t)n * good_turns;
+				strided(w, h.mr, turns, n, bytes, stride, va);
+			uint64_t total = (uint64_t)size * n * turns,
+				 good = (uint64_t)size * n * good_turns;
 			uint8_t *flat = malloc(total);
 			struct smx_dma_fault fault;
 			struct smx_walk walk;
@@ -230,7 +232,8 @@ static void strided_copy_stops_at_the_missing_block(void **state)
 			for (uint64_t b = 0; b < total; b++)
 				assert_int_equal(flat[b], !as_dst && b < good ? 0x11 : 0x22);
 			for (size_t b = 0; b < 5 * h.page; b++) {
-				bool block = b % 64 < 8 || (n == 2 && b % 64 >= 16 && b % 64 < 24);
+				size_t at = b % every;
+				bool block = at < size || (n == 2 && at >= 2u * size && at < 3u * size);
 
 				if (b / h.page != 3)
 					assert_int_equal(h.mem[b], as_dst && block && b < 3 * h.page
@@ -270,6 +273,80 @@ static void overlapping_runs_move(void **state)
 		assert_int_equal(smx_dma_copy(&d, &s, n, &done, &fault), SMX_CHECK_NONE);
 		assert_int_equal(done, n);
 		assert_memory_equal(mem, want, sizeof(mem));
+	}
+	world_free(w);
+}
+
+/* Blocks whose target overlaps the next blocks' source: one after the other is moved, as a loop of memmove does. */
+static void overlapping_blocks_move_in_turn(void **state)
+{
+	static const int shift[] = { -300, -100, -8, 0, 8, 100, 300 };
+	static const uint16_t sizes[] = { 8, 64, 100, 256 };
+	enum { TURNS = 9 };
+	uint8_t mem[16384], want[16384];
+	struct world *w = world_new();
+	struct smx_mkey *mr = world_region(w, mem, sizeof(mem), RIGHTS_ALL);
+	(void)state;
+
+	for (unsigned int i = 0; i < SMX_COUNT(shift) * SMX_COUNT(sizes); i++) {
+		uint16_t size = sizes[i % SMX_COUNT(sizes)], every = (uint16_t)(size + 40);
+		uint64_t from = 4000, to = from + (uint64_t)(int64_t)shift[i / SMX_COUNT(sizes)], done;
+		uint64_t total = (uint64_t)size * TURNS, va = (uintptr_t)mem + from;
+		struct smx_mkey *key = strided(w, mr, TURNS, 1, &size, &every, &va);
+		struct smx_sge flat = { (uintptr_t)mem + to, total, mr->key, false };
+		struct smx_dma_fault fault;
+		struct smx_walk s, d;
+
+		for (size_t b = 0; b < sizeof(mem); b++)
+			want[b] = mem[b] = (uint8_t)(b ^ b >> 8);
+		for (uint64_t t = 0; t < TURNS; t++)
+			memmove(want + to + t * size, want + from + t * every, size);
+		smx_walk_range(&s, &w->dev, &w->pd, QPN, SMX_DMA_REMOTE_READ, key->key, 0, total);
+		list_walk(w, &d, SMX_DMA_SCATTER, &flat, 1);
+		assert_int_equal(smx_dma_copy(&d, &s, total, &done, &fault), SMX_CHECK_NONE);
+		assert_int_equal(done, total);
+		assert_memory_equal(mem, want, sizeof(mem));
+	}
+	world_free(w);
+}
+
+/* smx_dma_copy_all(): what is refused anywhere leaves everything as it was. */
+static void all_is_copied_or_nothing(void **state)
+{
+	enum { SIZE = 100, TURNS = 20, EVERY = 200, TOTAL = SIZE * TURNS };
+	static const struct { uint64_t n, split; uint32_t turns; bool all; } rows[] = {
+		{ TOTAL, 0, TURNS, true },
+		{ TOTAL - 1, 0, TURNS, true },		/* not whole turns: looked at apart */
+		{ TOTAL, 777, TURNS, true },		/* into two pieces */
+		{ 64, 0, TURNS, true },
+		{ TOTAL + 1, 0, TURNS, false },		/* more than the pattern has */
+		{ TOTAL + SIZE, 0, TURNS + 1, false },	/* the last turn leaves the region */
+		{ TOTAL + SIZE, 777, TURNS + 1, false },
+	};
+	uint16_t size = SIZE, every = EVERY;
+	uint8_t src[TURNS * EVERY], dst[2 * TOTAL], want[2 * TOTAL];
+	struct world *w = world_new();
+	struct smx_mkey *from = world_region(w, src, sizeof(src), RIGHTS_ALL);
+	struct smx_mkey *to = world_region(w, dst, sizeof(dst), RIGHTS_ALL);
+	(void)state;
+
+	for (size_t b = 0; b < sizeof(src); b++)
+		src[b] = (uint8_t)(b * 7 + (b >> 8));
+	for (size_t i = 0; i < SMX_COUNT(rows); i++) {
+		uint64_t n = rows[i].n, split = rows[i].split, va = (uintptr_t)src;
+		struct smx_mkey *key = strided(w, from, rows[i].turns, 1, &size, &every, &va);
+		struct smx_sge sge[2] = { { (uintptr_t)dst, split ? split : n, to->key, false },
+					  { (uintptr_t)dst + split, n - split, to->key, false } };
+		struct smx_walk s, d;
+
+		memset(dst, 0xee, sizeof(dst));
+		memset(want, 0xee, sizeof(want));
+		for (uint64_t b = 0; b < n && rows[i].all; b++)
+			want[b] = src[b / SIZE * EVERY + b % SIZE];
+		smx_walk_range(&s, &w->dev, &w->pd, QPN, SMX_DMA_REMOTE_READ, key->key, 0, n);
+		list_walk(w, &d, SMX_DMA_SCATTER, sge, split ? 2 : 1);
+		assert_int_equal(smx_dma_copy_all(&d, &s, n), rows[i].all);
+		assert_memory_equal(dst, want, sizeof(dst));
 	}
 	world_free(w);
 }
@@ -719,6 +796,8 @@ int main(void)
 		cmocka_unit_test(longer_side_stays_where_the_copy_ended),
 		cmocka_unit_test(fault_that_does_not_repeat),
 		cmocka_unit_test(overlapping_runs_move),
+		cmocka_unit_test(overlapping_blocks_move_in_turn),
+		cmocka_unit_test(all_is_copied_or_nothing),
 		cmocka_unit_test(null_and_implicit_keys),
 		cmocka_unit_test(unmapped_memory_is_an_outcome),
 		cmocka_unit_test(strided_copy_stops_at_the_missing_block),

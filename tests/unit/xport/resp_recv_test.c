@@ -74,6 +74,42 @@ static void completes_each_kind(void **state)
 	}
 }
 
+/* Who sees the completion may end the connection by another way, which the answer is not to be later than. Within the
+ * process the answer runs the requester, and is last. */
+static void answers_other_processes_before_it_completes(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < 3 * sizeof(kinds) / sizeof(kinds[0]); i++) {
+		struct rig *r = rig_open(SMX_QP_RC, RIG_ALL);
+		struct smx_frame f = rig_frame(r, kinds[i / 3].op, 100);
+		bool later = i % 3;
+
+		print_message("%s, %s\n", kinds[i / 3].name, later ? "to another process" : "within the process");
+		r->port.immediate = !later;
+		f.has_imm = kinds[i / 3].imm;
+		f.has_invalidate = kinds[i / 3].inv;
+		if (f.has_invalidate)
+			f.imm = invalidatable_key(r);
+		f.first = i % 3 != 2;	/* the rest of a message that began before */
+		if (!f.first) {
+			struct smx_frame start = rig_frame(r, f.op, RIG_MTU);
+
+			start.last = start.ack_request = false;
+			start.dma_length = RIG_MTU + 100;
+			rig_post_recv(r, r->key, 512, 4096);
+			rig_deliver(r, start);
+			f.psn++;
+		} else {
+			rig_post_recv(r, r->key, 512, 4096);
+		}
+		rig_deliver(r, f);
+		assert_int_equal(r->answers, 1);
+		assert_int_equal(r->answer[0].cqes, later ? 0 : 1);
+		assert_int_equal(r->cq->pi, 1);
+		rig_close(r);
+	}
+}
+
 /* A SEND against a receive: where it ends, what was stored. 4 packets are 4 KiB. */
 static const struct length_row {
 	const char *name;
@@ -609,6 +645,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(completes_each_kind),
+		cmocka_unit_test(answers_other_processes_before_it_completes),
 		cmocka_unit_test(stores_what_fits),
 		cmocka_unit_test(fails_receives_with_bad_keys),
 		cmocka_unit_test(refuses_a_write_that_is_not_as_long_as_it_says),

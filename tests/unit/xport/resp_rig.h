@@ -33,6 +33,7 @@ enum {
 /* An answer as the peer got it. */
 struct rig_answer {
 	struct smx_frame f;
+	uint32_t cqes;		/* that had been written when it left */
 	uint8_t bytes[8192];
 	char text[240];
 };
@@ -92,6 +93,7 @@ static void rig_send(struct smx_port *port, struct smx_frame *f)
 	assert_true(r->answers <= RIG_ANSWERS);
 	assert_true(f->length <= sizeof(a->bytes));
 	a->f = *f;
+	a->cqes = r->cq->pi;
 	a->text[0] = '\0';
 	if (f->text)
 		snprintf(a->text, sizeof(a->text), "%s", f->text);
