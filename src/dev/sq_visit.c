@@ -169,7 +169,7 @@ bool smx_sq_visit_alone(struct smx_dev *dev, struct smx_qp *qp)
 {
 	bool all = visit_rung(dev, qp, true);
 
-	qp->dev->now_known = false;	/* messages of one visit have one time */
+	dev->now_known = false;	/* messages of one visit have one time */
 	/* A completion queue that had room for one may have been to take two. */
 	return all && !dev->ready_head;
 }
