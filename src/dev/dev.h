@@ -50,6 +50,8 @@ bool smx_dev_serve_sq(struct smx_dev *dev, struct smx_qp *qp);
 /* The same for what changes nothing that queue pairs have in common. Unlike any other call, it need not be serialised
  * with others of its kind. */
 bool smx_dev_visit_sq(const struct smx_dev *dev, struct smx_qp *qp);
+/* From anywhere. RETURN false when that would be in vain. */
+bool smx_dev_may_visit_sq(const struct smx_qp *qp);
 
 /* Has a receive that was posted, to qp where it is not NULL, to be rung for? */
 bool smx_dev_awaits_receive(const struct smx_dev *dev, const struct smx_qp *qp);

@@ -13,6 +13,7 @@
 
 #include "base/bits.h"
 #include "dev/dev_host.h"
+#include "dev/sq_visit.h"
 #include "trace/state_name.h"
 #include "xport/direct.h"
 #include "xport/responder.h"
@@ -250,6 +251,7 @@ static void enter(struct smx_dev *dev, struct smx_qp *qp, enum ibv_qp_state to)
 	case IBV_QPS_RTS:
 		qp->state = to;
 		if (qp->req && from != IBV_QPS_RTS) {
+			smx_sq_open_to_visits(dev, qp);
 			smx_req_start(qp);
 			smx_req_kick(dev, qp);
 		}

@@ -154,6 +154,11 @@ static inline bool visit_rung(const struct smx_dev *dev, struct smx_qp *qp, bool
 	return visit_all(dev, qp, qp->sq.pi + rung, alone);
 }
 
+bool smx_dev_may_visit_sq(const struct smx_qp *qp)
+{
+	return !__atomic_load_n(&qp->sq.visited, __ATOMIC_RELAXED);
+}
+
 bool smx_dev_visit_sq(const struct smx_dev *dev, struct smx_qp *qp)
 {
 	bool all;

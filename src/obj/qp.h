@@ -61,7 +61,7 @@ enum smx_sqd { SMX_SQD_NONE, SMX_SQD_DRAINING, SMX_SQD_DRAINED };
 struct smx_sq {
 	uint8_t *buf;
 	uint32_t bb_count;		/* power of two; 0: no send queue */
-	uint32_t visited;		/* by a visitor that is not alone: whoever else visits keeps off */
+	uint32_t visited;		/* by a visitor that is not alone, or not to be: others keep off */
 	void *dbrec;
 	uint32_t pi, fetched, ci;	/* block counters that never wrap: rung, assigned to streams, completed */
 	struct smx_sq_slot *slot;	/* bb_count of them */

@@ -349,7 +349,7 @@ static inline bool visit(struct smx_qp *qp)
 		leave();
 		return all;
 	}
-	v = smx_visitor_enter();
+	v = smx_dev_may_visit_sq(qp) ? smx_visitor_enter() : NULL;
 	if (!v)
 		return false;
 	all = !is_turn_due() && smx_dev_visit_sq(smx_engine.dev, qp);

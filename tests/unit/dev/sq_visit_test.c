@@ -497,9 +497,34 @@ static void what_waits_or_is_about_others_is_left_to_the_turn(void **state)
 	rig_free(&r);
 }
 
+/* There would be nothing for them. */
+static void visitors_keep_off_where_the_peer_is_elsewhere(void **state)
+{
+	struct rig r = rig_new();
+	static const uint8_t none[SMX_PORT_OWN_BYTES];
+	struct smx_dev *dev = r.h->dev;
+	const uint8_t *own = dev->port->own;
+
+	(void)state;
+	assert_true(smx_dev_may_visit_sq(r.a->qp));
+	dev->port->own = none;
+	smx_sq_open_to_visits(dev, r.a->qp);
+	assert_false(smx_dev_may_visit_sq(r.a->qp));
+	dev->port->own = own;
+	put(r.h, r.a, SMX_OP_RDMA_WRITE, 0, 0x8000, 100);
+	ring(r.h, r.a);
+	assert_false(smx_dev_visit_sq(dev, r.a->qp));
+	smx_sq_open_to_visits(dev, r.a->qp);
+	assert_true(smx_dev_may_visit_sq(r.a->qp));
+	smx_dev_turn(dev);
+	expect_cqe(r.h, SMX_CQE_REQ, 0);
+	rig_free(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(visitors_keep_off_where_the_peer_is_elsewhere),
 		cmocka_unit_test(writes_and_reads_are_done_in_order_and_completed),
 		cmocka_unit_test(inline_data_is_written),
 		cmocka_unit_test(messages_meet_their_receives),
