@@ -22,20 +22,6 @@ static struct smx_refusal_log *log_of(const struct smx_dev *dev)
 	return dev->attr.env.refusals;
 }
 
-/* The CQE of position i in a ring; of a 128-byte entry the last half. */
-static struct smx_cqe64 *cqe_at(void *buf, uint32_t count, uint32_t cqe_bytes, uint32_t i)
-{
-	uint8_t *entry = (uint8_t *)buf + (size_t)(i & (count - 1)) * cqe_bytes;
-
-	return (struct smx_cqe64 *)(void *)(entry + cqe_bytes - sizeof(struct smx_cqe64));
-}
-
-/* The low bit tells which round round the ring an entry belongs to. */
-static uint8_t owner_bit(uint32_t i, uint32_t count)
-{
-	return i & count ? SMX_CQE_OWNER : 0;
-}
-
 /* CQEs that the program has not consumed, by its doorbell record. A record that cannot be true
  * shows as a huge number. */
 static uint32_t unconsumed_of(const struct smx_cq *cq)
@@ -110,12 +96,12 @@ int smx_cq_resize(struct smx_dev *dev, struct smx_cq *cq, void *buf, uint32_t cq
 			"cqn 0x%" PRIx32 " holds %" PRIu32 " completions%s, the new ring %" PRIu32,
 			cq->cqn, unconsumed, cq->overrun ? " and lost others" : "", cqe_count);
 	for (uint32_t i = cq->pi - unconsumed; i != cq->pi; i++) {
-		struct smx_cqe64 *from = cqe_at(cq->attr.buf, cq->attr.cqe_count, cqe_bytes, i);
-		struct smx_cqe64 *to = cqe_at(buf, cqe_count, cqe_bytes, i);
+		struct smx_cqe64 *from = smx_cqe_at(cq->attr.buf, cq->attr.cqe_count, cqe_bytes, i);
+		struct smx_cqe64 *to = smx_cqe_at(buf, cqe_count, cqe_bytes, i);
 		size_t before = cqe_bytes - sizeof(*from);
 
 		memcpy((uint8_t *)to - before, (uint8_t *)from - before, cqe_bytes);
-		to->op_own = (uint8_t)((to->op_own & ~SMX_CQE_OWNER) | owner_bit(i, cqe_count));
+		to->op_own = (uint8_t)((to->op_own & ~SMX_CQE_OWNER) | smx_cqe_owner(i, cqe_count));
 	}
 	cq->attr.buf = buf;
 	cq->attr.cqe_count = cqe_count;

@@ -35,16 +35,26 @@ uint32_t smx_cq_find_room(struct smx_dev *dev, struct smx_cq *cq);
 /* An armed queue has one more CQE. */
 void smx_cq_announce(struct smx_dev *dev, struct smx_cq *cq);
 
+/* The CQE of position i in a ring of count entries; of a 128-byte entry the last half. */
+static inline struct smx_cqe64 *smx_cqe_at(void *buf, uint32_t count, uint32_t cqe_bytes, uint32_t i)
+{
+	uint8_t *end = (uint8_t *)buf + (size_t)((i & (count - 1)) + 1) * cqe_bytes;
+
+	return (struct smx_cqe64 *)(void *)(end - sizeof(struct smx_cqe64));
+}
+
+/* Which round round the ring it belongs to. */
+static inline uint8_t smx_cqe_owner(uint32_t i, uint32_t count)
+{
+	return i & count ? SMX_CQE_OWNER : 0;
+}
+
 /* RETURN where the next CQE lies; NULL when the queue is full. */
 static inline struct smx_cqe64 *smx_cq_next(struct smx_dev *dev, struct smx_cq *cq)
 {
-	uint8_t *end;
-
 	if (__builtin_expect(!cq->room, 0) && !(cq->room = smx_cq_find_room(dev, cq)))
 		return NULL;
-	/* Of a 128-byte entry it is the last half. */
-	end = (uint8_t *)cq->attr.buf + (size_t)((cq->pi & (cq->attr.cqe_count - 1)) + 1) * cq->attr.cqe_bytes;
-	return (struct smx_cqe64 *)(void *)(end - sizeof(struct smx_cqe64));
+	return smx_cqe_at(cq->attr.buf, cq->attr.cqe_count, cq->attr.cqe_bytes, cq->pi);
 }
 
 /* A CQE is written in two steps, where it lies: a copy of what was just put together would wait for each of its stores.
@@ -69,11 +79,9 @@ void smx_cq_put_data(const struct smx_cq *cq, struct smx_cqe64 *cqe, uint8_t op_
 static inline void smx_cq_end(struct smx_dev *dev, struct smx_cq *cq, struct smx_cqe64 *cqe, uint32_t sop_drop_qpn,
 			      uint16_t wqe_counter, uint8_t op_own)
 {
-	/* Which round round the ring it belongs to. */
-	uint8_t owner = cq->pi & cq->attr.cqe_count ? SMX_CQE_OWNER : 0;
-
 	assert(!(op_own & SMX_CQE_OWNER));
-	smx_cqe_store_end(cqe, smx_cqe_end(sop_drop_qpn, wqe_counter, op_own | owner));
+	op_own |= smx_cqe_owner(cq->pi, cq->attr.cqe_count);
+	smx_cqe_store_end(cqe, smx_cqe_end(sop_drop_qpn, wqe_counter, op_own));
 	cq->pi++;
 	cq->room--;
 	if (op_own & SMX_CQE_SOLICITED || smx_cqe_is_error(op_own))

@@ -18,7 +18,7 @@ static pthread_key_t at_end;
 static bool has_key;
 
 /* The thread ends. It may visit once more yet, and gets a record again. */
-static void give_back(void *record)
+static void thread_ends(void *record)
 {
 	struct smx_visitor *v = record;
 
@@ -28,7 +28,7 @@ static void give_back(void *record)
 
 static __attribute__((constructor)) void make_key(void)
 {
-	has_key = !pthread_key_create(&at_end, give_back);
+	has_key = !pthread_key_create(&at_end, thread_ends);
 }
 
 static __attribute__((destructor)) void drop_key(void)

@@ -65,8 +65,8 @@ int mlx5dv_query_device(struct ibv_context *context, struct mlx5dv_context *out)
 {
 	uint64_t asked = out->comp_mask, given = 0;
 
-	out->version = 0;
 	(void)context;
+	out->version = 0;
 	out->flags = MLX5DV_CONTEXT_FLAGS_CQE_128B_COMP | MLX5DV_CONTEXT_FLAGS_CQE_128B_PAD | CONTEXT_FLAGS_BLUEFLAME;
 	if (asked & MLX5DV_CONTEXT_MASK_CQE_COMPRESION)
 		out->cqe_comp_caps = (struct mlx5dv_cqe_comp_caps){

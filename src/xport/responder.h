@@ -68,7 +68,7 @@ struct smx_resp_ctx {
 	} tag;
 	/* DC */
 	struct smx_resp_ctx *next;	/* of its bucket */
-	struct smx_list_link of_dci;		/* the source's contexts, at all targets, where it is of this device */
+	struct smx_list_link of_dci;	/* the source's contexts, at all targets, where it is of this device */
 	struct smx_qp *dct;
 	uint32_t src_qpn, nonce;
 	uint16_t stream;
