@@ -233,6 +233,20 @@ static inline void t_buf_free(struct t_buf *b)
 	munmap(b->p, b->len);
 }
 
+/* Repeatable random numbers (xorshift64*): the state for a seed, and a number of 0 to below - 1. */
+static inline uint64_t t_rng(uint64_t seed)
+{
+	return seed * 0x9e3779b97f4a7c15ull + 1;
+}
+
+static inline uint32_t t_rnd(uint64_t *rng, uint32_t below)
+{
+	*rng ^= *rng << 13;
+	*rng ^= *rng >> 7;
+	*rng ^= *rng << 17;
+	return (uint32_t)((*rng * 0x2545f4914f6cdd1dull >> 33) % below);
+}
+
 static inline uint8_t t_byte(uint32_t seed, size_t i)
 {
 	return (uint8_t)((seed + 1) * 37 + i * 11 + (i >> 8) * 7 + (i >> 16));

@@ -36,10 +36,7 @@ static uint64_t rng;
 
 static uint32_t rnd(uint32_t below)
 {
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return (uint32_t)((rng * 0x2545f4914f6cdd1dull >> 33) % below);
+	return t_rnd(&rng, below);
 }
 
 /* ---- the trace ---- */
@@ -327,7 +324,7 @@ static void one_step(void)
 
 static int run(uint64_t seed)
 {
-	rng = seed * 0x9e3779b97f4a7c15ull + 1;
+	rng = t_rng(seed);
 	open_all();
 	for (step = 0; step < STEPS && !t_state.failures; step++)
 		one_step();

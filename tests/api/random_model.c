@@ -56,10 +56,7 @@ static uint64_t rng;
 
 static uint32_t rnd(uint32_t below)
 {
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return (uint32_t)((rng * 0x2545f4914f6cdd1dull >> 33) % below);
+	return t_rnd(&rng, below);
 }
 
 static uint32_t hash(const uint8_t *p, size_t n)
@@ -638,7 +635,7 @@ static void run(const void *arg)
 
 	printf("# SEED %" PRIu64 " STEPS %u\n", s->seed, s->steps);
 	fflush(stdout);
-	rng = s->seed * 0x9e3779b97f4a7c15ull + 1;
+	rng = t_rng(s->seed);
 	make_objects();
 	for (; at_step < s->steps && letter_count < 65000 && !t_state.failures; at_step++)
 		step();
